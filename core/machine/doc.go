@@ -33,12 +33,11 @@
 // machine.go says what each of them computes. calendar.go divides time into the periods of a CalendarWindow.
 //
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
-// order: load, check, charge, refuse, read, amend, save. Before them it has args, which reads what
-// redisstore/forms.go sends. trail.lua keeps its instants in log.lua
-// for SlidingWindow and in ring.lua for MovingWindow; in Go both are queue.go. refunds.lua and span.lua
-// have Go files too. take.lua does what Charge.Check and Charge.Commit in core/commit.go do, and amend.lua
-// what Record.Amend in core/record.go does. state.lua has what the others share: how a key's numbers are
-// read and written.
+// order, with the same arguments: load, check, charge, refuse, read, amend, save. Two more, args and amendArgs,
+// read what redisstore/forms.go sends. trail.lua keeps its instants in log.lua for SlidingWindow and in ring.lua
+// for MovingWindow; in Go both are queue.go. refunds.lua and span.lua have Go files too. take.lua does what
+// Charge.Check and Charge.Commit in core/commit.go do, and says what the arguments are. amend.lua does what
+// Record.Amend in core/record.go does. state.lua has what the others share: how a key's numbers are read and written.
 //
 // Package core/storetest tests the arithmetic of both against a model. After a change run
 //
@@ -65,8 +64,8 @@
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
 // A new form of state also needs a Form and an entry in the table of forms in kinds.go, with the name of its
-// files, and an entry in that of redisstore/forms.go: what Redis is sent and replies. Its machine keeps the state in State.More, so no store has to know of it. A check does not change
-// what More points to, because a Peek ends there.
+// files, and an entry in that of redisstore/forms.go: what Redis is sent and replies. Its machine keeps the state in
+// State.More, so no store has to know of it. A check does not change what More points to, because a Peek ends there.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back
 // when the action ends: its charge is released or renewed, as often as a caller tries, and not refunded.

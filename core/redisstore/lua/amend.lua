@@ -2,7 +2,16 @@
 -- instant of this server's clock. After a refund there is no more room than if the charge had never
 -- happened. A missing key and a foreign value are left as they are.
 --
--- Its keys, its arguments and its reply are in protocol.go.
+-- Its keys, its arguments and its reply are in protocol.go. take.lua says what the functions of a machine do.
+
+local state = require 'state'
+
+local function amend(machine, kind, list, key, now, made)
+	local r, s = {}, {}
+	local t, a = machine.amendArgs(r, kind, made, state.unpack(state.numbers(list)))
+	machine.load(r, key, now, s)
+	return machine.amend(r, now, t, a, s, key)
+end
 
 return function(keys, args)
 	local now, made, i, done = require('clock')(), args[1] + 0, 0, 1
@@ -10,7 +19,7 @@ return function(keys, args)
 		i = i + 1
 		local machine = require(kind)
 		if machine.slots or now >= made then
-			local ok, result = pcall(machine.amend, keys[i], now, made, list, kind)
+			local ok, result = pcall(amend, machine, kind, list, keys[i], now, made)
 			if not ok then
 				local text = type(result) == 'table' and result.err or tostring(result)
 				if not string.find(text, 'WRONGTYPE', 1, true) and not string.find(text, 'TAILCUTSTATE', 1, true) then error(result, 0) end

@@ -15,103 +15,104 @@ local call, format, match, max = redis.call, string.format, string.match, math.m
 local state = require 'state'
 local nonsense, expiry, unpack = state.nonsense, state.expiry, state.unpack
 
-local function args(ask, _, _, byHand, refusals, within, rest)
+local function args(r, _, byHand, refusals, within, rest)
 	local n = state.numbers(rest)
-	return {
-		bans = true, byHand = byHand + 0, always = byHand ~= '0' and ask.mode ~= 'p',
-		refusals = refusals + 0, within = within + 0, forget = n[1], lengths = {unpack(n, 2)},
-	}
+	r.bans, r.refusals, r.records, r.within = true, refusals + 0, refusals ~= '0', within + 0
+	r.forget, r.lengths = n[1], {unpack(n, 2)}
+	return byHand + 0, {last = 0, ends = 0, level = 0, marks = false, behind = 0, fits = false, dirty = false}
 end
 
-local function load(l, key, now)
-	l.last, l.ends, l.level, l.marks, l.dirty = 0, 0, 0, {}, false
+local function load(_, key, now, s)
+	s.last, s.ends, s.level, s.marks = 0, 0, 0, {}
 	local value = call('GET', key)
 	if not value then return end
 	local gone, last, ends, level, marks = match(value, '^(%d+) (%d+) (%d+) (%d+)([ %d]*)$')
 	if not gone or #gone > 16 or #last > 16 or #ends > 16 or #level > 9 then error(nonsense, 0) end
 	if gone + 0 <= now then return end
-	l.last, l.ends, l.level = last + 0, ends + 0, level + 0
+	s.last, s.ends, s.level = last + 0, ends + 0, level + 0
 	for mark in string.gmatch(marks, '%d+') do
 		if #mark > 16 then error(nonsense, 0) end
-		l.marks[#l.marks + 1] = mark + 0
+		s.marks[#s.marks + 1] = mark + 0
 	end
 end
 
 -- check removes what no longer counts. behind is how far a clock that stepped
 -- back is behind the last refusal or ban.
-local function check(l, now)
-	l.behind = max(0, l.last - now)
-	local at, live = now + l.behind, {}
-	if at >= max(l.last, l.ends) + l.forget then
-		l.level = 0
+local function check(r, now, byHand, a, s)
+	s.behind = max(0, s.last - now)
+	local at, live = now + s.behind, {}
+	if at >= max(s.last, s.ends) + r.forget then
+		s.level = 0
 	end
-	for _, mark in ipairs(l.marks) do
-		if mark + l.within > at then
+	for _, mark in ipairs(s.marks) do
+		if mark + r.within > at then
 			live[#live + 1] = mark
 		end
 	end
-	l.marks = live
-	return l.always or l.ends - l.behind <= now
+	s.marks = live
+	return byHand > 0 and a.charging or s.ends - s.behind <= now
 end
 
 -- shift moves the state back to a clock that stepped back.
-local function shift(l)
-	if l.behind > 0 then
-		l.last, l.ends, l.dirty = l.last - l.behind, max(0, l.ends - l.behind), true
-		for i = 1, #l.marks do
-			l.marks[i] = l.marks[i] - l.behind
+local function shift(s)
+	if s.behind > 0 then
+		s.last, s.ends, s.dirty = s.last - s.behind, max(0, s.ends - s.behind), true
+		for i = 1, #s.marks do
+			s.marks[i] = s.marks[i] - s.behind
 		end
-		l.behind = 0
+		s.behind = 0
 	end
 end
 
-local function ban(l, now, length)
-	l.last, l.ends, l.marks, l.dirty = now, now + length, {}, true
+local function ban(now, length, s)
+	s.last, s.ends, s.marks, s.dirty = now, now + length, {}, true
 end
 
-local function charge(l, now)
-	shift(l)
-	if l.byHand > 0 then
-		ban(l, now, l.byHand)
+local function charge(_, now, byHand, _, s)
+	shift(s)
+	if byHand > 0 then
+		ban(now, byHand, s)
 	end
 end
 
-local function refuse(l, now, record, patient)
-	shift(l)
-	if record and not patient and l.refusals > 0 then
-		l.last, l.marks[#l.marks + 1], l.dirty = now, now, true
-		if #l.marks >= l.refusals then
-			l.level = l.level + 1
-			ban(l, now, l.lengths[math.min(l.level, #l.lengths)])
+local function refuse(r, now, _, record, s)
+	shift(s)
+	if record then
+		s.last, s.marks[#s.marks + 1], s.dirty = now, now, true
+		if #s.marks >= r.refusals then
+			s.level = s.level + 1
+			ban(now, r.lengths[math.min(s.level, #r.lengths)], s)
 		end
 	end
 end
 
 -- forgotten is the instant from which the state need not be kept.
-local function forgotten(l)
-	local ends = max(l.last, l.ends) + (l.level > 0 and l.forget or 0)
-	return #l.marks > 0 and max(ends, l.last + l.within) or ends
+local function forgotten(r, s)
+	local ends = max(s.last, s.ends) + (s.level > 0 and r.forget or 0)
+	return #s.marks > 0 and max(ends, s.last + r.within) or ends
 end
 
-local function read(l, reply, last, now)
-	local at = now + l.behind
-	reply[last + 1] = #l.marks * 2 + (l.fits and 1 or 0)
-	reply[last + 2] = max(0, forgotten(l) - at)
-	reply[last + 3] = max(0, l.ends - at)
-	reply[last + 4] = l.level
+local function read(r, now, _, s, reply, last)
+	local at = now + s.behind
+	reply[last + 1] = #s.marks * 2 + (s.fits and 1 or 0)
+	reply[last + 2] = max(0, forgotten(r, s) - at)
+	reply[last + 3] = max(0, s.ends - at)
+	reply[last + 4] = s.level
 	return last + 4
 end
+
+local function amendArgs() return {} end
 
 -- amend does nothing: a ban policy charges nothing.
 local function amend() end
 
-local function save(l, key)
-	local gone = forgotten(l)
-	local text = format('%d %d %d %d', gone, l.last, l.ends, l.level)
-	for _, mark in ipairs(l.marks) do
+local function save(r, key, _, s)
+	local gone = forgotten(r, s)
+	local text = format('%d %d %d %d', gone, s.last, s.ends, s.level)
+	for _, mark in ipairs(s.marks) do
 		text = text .. format(' %d', mark)
 	end
 	call('SET', key, text, 'PXAT', expiry(gone))
 end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save}
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amendArgs = amendArgs, amend = amend, save = save}

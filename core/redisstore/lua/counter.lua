@@ -21,28 +21,26 @@ local save -- below
 
 local linger = 1000000
 
-local function args(ask, kind, _, cost, max, period, rest)
-	return { -- Lua finds the first fields fastest
-		ends = 0, count = 0, dirty = false, stored = 0, cost = cost + 0, max = max + 0, period = period + 0,
-		elastic = kind == 'elastic', forced = ask.forced, most = ask.mode == 'o' and max * 2 or max + 0,
-		starts = kind == 'calendar' and require('state').numbers(rest),
-	}
+local function args(r, kind, cost, max, period, rest)
+	r.max, r.period, r.elastic, r.records = max + 0, period + 0, kind == 'elastic', kind == 'elastic'
+	r.starts = kind == 'calendar' and require('state').numbers(rest)
+	return cost + 0, {ends = 0, count = 0, dirty = false, fits = false, stored = 0, width = 0} -- Lua finds the first fields fastest
 end
 
-local function load(l, key)
+local function load(_, key, _, s)
 	local value, count, ends = call('GET', key), '0', '0'
 	if value then
 		count, ends = match(value, '^(%d+) (%d+)$')
 		if not count or #count > 16 or #ends > 16 then error(require('state').nonsense, 0) end
 	end
-	l.count, l.width, l.ends = count + 0, #count, ends + 0
-	l.stored = l.ends -- in Redis
+	s.count, s.width, s.ends = count + 0, #count, ends + 0
+	s.stored = s.ends -- in Redis
 end
 
 -- align is check for a calendar window. A count belongs to the period whose end is nearest to the
 -- count's. The two may differ, since processes may have different time zone data.
-local function align(l, now)
-	local starts, i = l.starts, 1
+local function align(r, now, s)
+	local starts, i = r.starts, 1
 	while starts[i + 1] and starts[i + 1] <= now do
 		i = i + 1
 	end
@@ -50,85 +48,86 @@ local function align(l, now)
 	if not last or now < first then
 		error('TAILCUTCLOCK: the clocks differ by more than a period', 0)
 	end
-	local before = 2 * l.ends <= first + last
-	l.till = last
-	if l.count == 0 or before and l.ends <= now then -- no window; a new one ends later
-		l.count, l.ends = 0, now
+	local before = 2 * s.ends <= first + last
+	s.till = last
+	if s.count == 0 or before and s.ends <= now then -- no window; a new one ends later
+		s.count, s.ends = 0, now
 	elseif before then -- it counts until its end
 		return
-	elseif l.ends < last then -- a refusal tells it too, or a process with the earlier end would begin anew
-		l.ends, l.dirty = last, true
-	elseif 2 * (l.ends - last) > last - first and last - now > linger then -- the clock stepped back
-		l.ends, l.dirty = last, true
+	elseif s.ends < last then -- a refusal tells it too, or a process with the earlier end would begin anew
+		s.ends, s.dirty = last, true
+	elseif 2 * (s.ends - last) > last - first and last - now > linger then -- the clock stepped back
+		s.ends, s.dirty = last, true
 	end
 end
 
-local function check(l, now)
-	if l.starts then
-		align(l, now)
-	elseif l.ends <= now then -- no window; a new one ends later
-		l.count, l.ends = 0, now
-	elseif l.ends > now + l.period then -- the clock stepped back
-		l.ends, l.dirty = now + l.period, true
+local function check(r, now, cost, a, s)
+	if r.starts then
+		align(r, now, s)
+	elseif s.ends <= now then -- no window; a new one ends later
+		s.count, s.ends = 0, now
+	elseif s.ends > now + r.period then -- the clock stepped back
+		s.ends, s.dirty = now + r.period, true
 	end
-	return l.count + l.cost <= l.max or l.forced
+	return s.count + cost <= r.max or a.forced
 end
 
-local function charge(l, now)
-	local cost = l.cost
-	if l.forced then -- charge what there is room for
-		cost = math.min(cost, l.most - l.count)
+local function charge(r, now, cost, a, s)
+	if a.forced then -- charge what there is room for
+		cost = math.min(cost, r.max * a.quotas - s.count)
 		if cost <= 0 then return end
 	end
-	if l.ends == now or l.elastic then
-		l.ends = l.till or now + l.period
+	if s.ends == now or r.elastic then
+		s.ends = s.till or now + r.period
 	end
-	l.count, l.dirty = l.count + cost, true
+	s.count, s.dirty = s.count + cost, true
 end
 
-local function refuse(l, now, record, patient)
-	if l.elastic and record and not patient and not l.fits and l.cost <= l.max then
-		l.ends, l.dirty = now + l.period, true
+local function refuse(r, now, cost, record, s)
+	if record and cost <= r.max then
+		s.ends, s.dirty = now + r.period, true
 	end
 end
 
-local function read(l, reply, last, now)
-	reply[last + 1] = l.count * 2 + (l.fits and 1 or 0)
-	reply[last + 2] = (l.count == 0 and l.till or l.ends) - now
+local function read(_, now, _, s, reply, last)
+	reply[last + 1] = s.count * 2 + (s.fits and 1 or 0)
+	reply[last + 2] = (s.count == 0 and s.till or s.ends) - now
 	return last + 2
 end
 
-local function amend(key, now, made, list, kind)
-	local l, state = {}, require 'state'
-	local units, period, ends, all = state.unpack(state.numbers(list))
-	load(l, key)
-	if l.ends == 0 then return end
-	if kind == 'calendar' then
-		if l.ends < ends - linger or l.ends > ends + linger then return end
-	elseif l.ends <= now then
+local function amendArgs(r, kind, made, units, period, ends, all)
+	r.elastic, r.starts, r.period = kind == 'elastic', kind == 'calendar', period
+	return {at = made, ends = ends, all = all == 1}, units
+end
+
+local function amend(r, now, t, units, s, key)
+	if s.ends == 0 then return end
+	if r.starts then
+		if s.ends < t.ends - linger or s.ends > t.ends + linger then return end
+	elseif s.ends <= now then
 		return
-	elseif kind == 'elastic' then
-		if now >= made + period then return end -- the charge may belong to an earlier window
-	elseif l.ends ~= ends or all == 1 and l.count > units then
+	elseif r.elastic then
+		if now >= t.at + r.period then return end -- the charge may belong to an earlier window
+	elseif s.ends ~= t.ends or t.all and s.count > units then
 		return
 	end
-	l.count = l.count - units
-	if l.count > 0 then
-		save(l, key)
+	s.count = s.count - units
+	if s.count > 0 then
+		save(r, key, now, s)
 	else
 		call('DEL', key)
 	end
 end
 
-function save(l, key)
-	local digits = format('%d', l.count)
-	if l.ends ~= l.stored then
-		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', format('%d', floor((l.ends + (l.starts and linger or 0) + 999) / 1000)))
-	elseif #digits ~= l.width then
-		call('SET', key, digits .. format(' %d', l.ends), 'KEEPTTL')
+function save(r, key, _, s)
+	local digits = format('%d', s.count)
+	if s.ends ~= s.stored then
+		call('SET', key, digits .. format(' %d', s.ends), 'PXAT', format('%d', floor((s.ends + (r.starts and linger or 0) + 999) / 1000)))
+	elseif #digits ~= s.width then
+		call('SET', key, digits .. format(' %d', s.ends), 'KEEPTTL')
 	else -- the cheapest write
 		call('SETRANGE', key, '0', digits)
 	end
 end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save}
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amendArgs = amendArgs, amend = amend, save = save}

@@ -1,5 +1,5 @@
 -- The queue of a moving window: a string of instants, oldest first. An instant takes 7 bytes, the highest first.
--- trail.lua says what the functions do, and what the fields of l are. queue.go keeps its blocks in memory, and has
+-- trail.lua says what the functions do, and what the fields of s are. queue.go keeps its blocks in memory, and has
 -- none of this.
 --
 -- Up to 32 instants are a list: they are all of the string, and each save writes it anew. More are in a ring: a header
@@ -11,7 +11,7 @@
 -- newest is the newest instant, and n how many there are. back is what has to be subtracted from the instants in
 -- the places: how far the clock has stepped back since. So a step of the clock writes the header only.
 --
--- l has all of these, for a list too, and start: where the places begin in the string, which is 0 in a list. l.text is
+-- s has all of these, for a list too, and start: where the places begin in the string, which is 0 in a list. s.text is
 -- the beginning of the string as load has found it, or '' if that has changed.
 --
 -- An example, as if a list had at most 2 instants. The window has 5 of them. A to G are instants, and a dot is
@@ -43,38 +43,38 @@ local maxSince = 65536 -- the most later entries that move when one is removed
 local ring = {}
 
 -- place is where the i-th instant begins in the string.
-local function place(l, i) return l.start + width * ((l.head + i) % l.cap) end
+local function place(s, i) return s.start + width * ((s.head + i) % s.cap) end
 
 -- bytes are those of n instants from the i-th on, whose places are in a row.
-local function bytes(l, i, n)
-	local from = place(l, i)
+local function bytes(s, i, n)
+	local from = place(s, i)
 	local to = from + width * n
-	if to <= #l.text then return sub(l.text, from + 1, to) end
-	return call('GETRANGE', l.key, int(from), int(to - 1))
+	if to <= #s.text then return sub(s.text, from + 1, to) end
+	return call('GETRANGE', s.key, int(from), int(to - 1))
 end
 
 -- beforeEnd is how many of n instants from the i-th on are before the string's end.
-local function beforeEnd(l, i, n) return min(n, l.cap - (l.head + i) % l.cap) end
+local function beforeEnd(s, i, n) return min(n, s.cap - (s.head + i) % s.cap) end
 
 -- read are the bytes of n instants from the i-th on, and write replaces them.
-local function read(l, i, n)
+local function read(s, i, n)
 	if n == 0 then return '' end
-	local first = beforeEnd(l, i, n)
-	return bytes(l, i, first) .. (first < n and bytes(l, i + first, n - first) or '')
+	local first = beforeEnd(s, i, n)
+	return bytes(s, i, first) .. (first < n and bytes(s, i + first, n - first) or '')
 end
 
-local function write(l, i, text)
-	local first = width * beforeEnd(l, i, floor(#text / width))
-	call('SETRANGE', l.key, int(place(l, i)), sub(text, 1, first))
+local function write(s, i, text)
+	local first = width * beforeEnd(s, i, floor(#text / width))
+	call('SETRANGE', s.key, int(place(s, i)), sub(text, 1, first))
 	if first < #text then
-		call('SETRANGE', l.key, int(headerSize), sub(text, first + 1))
+		call('SETRANGE', s.key, int(headerSize), sub(text, first + 1))
 	end
 end
 
-local function instant(l, i)
-	local b1, b2, b3, b4, b5, b6, b7 = byte(bytes(l, i, 1), 1, width)
-	local at = (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - l.back
-	if at > (l.newest or 2 ^ 53 - 1) then error(state.nonsense, 0) end
+local function instant(s, i)
+	local b1, b2, b3, b4, b5, b6, b7 = byte(bytes(s, i, 1), 1, width)
+	local at = (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - s.back
+	if at > (s.newest or 2 ^ 53 - 1) then error(state.nonsense, 0) end
 	return at
 end
 
@@ -87,86 +87,86 @@ local function encode(at)
 end
 
 -- load reads the beginning of the state.
-function ring.load(l, key)
+function ring.load(s, key)
 	local text = call('GETRANGE', key, '0', int(width * maxList - 1))
 	local n, valid = floor(#text / width), true
-	l.key, l.text, l.start, l.back, l.head, l.n, l.cap, l.newest = key, text, 0, 0, 0, n, n, nil
+	s.key, s.text, s.start, s.back, s.head, s.n, s.cap, s.newest = key, text, 0, 0, 0, n, n, false
 	if #text > 0 and byte(text) < 32 then
 		valid = n * width == #text
-		l.newest = valid and instant(l, n - 1)
+		s.newest = valid and instant(s, n - 1)
 	elseif #text > 0 then
 		local back, newest, head, count, after = string.match(text, '^(%d+) (%d+) (%d+) (%d+) *()')
 		if not back or after <= headerSize or #back > 16 or #newest > 16 or #head > 8 or #count > 8 then
 			error(state.nonsense, 0)
 		end
-		l.start, l.back, l.newest, l.head, l.n = headerSize, back + 0, newest + 0, head + 0, count + 0
+		s.start, s.back, s.newest, s.head, s.n = headerSize, back + 0, newest + 0, head + 0, count + 0
 		local size = call('STRLEN', key) - headerSize
-		l.cap = floor(size / width)
-		valid = l.cap * width == size and l.n <= l.cap and l.head < l.cap
+		s.cap = floor(size / width)
+		valid = s.cap * width == size and s.n <= s.cap and s.head < s.cap
 	end
 	if not valid then error(state.nonsense, 0) end
 end
 
-function ring.fromNewest(l, i) return i < l.n and instant(l, l.n - 1 - i) or nil end
+function ring.fromNewest(s, i) return i < s.n and instant(s, s.n - 1 - i) or nil end
 
 -- later is the first entry from low on that is later than at. Usually it is near low, so the search
 -- doubles its step.
-local function later(l, at, low)
+local function later(s, at, low)
 	local high, step = low, 1
-	while high < l.n and instant(l, high) <= at do
+	while high < s.n and instant(s, high) <= at do
 		low, high, step = high + 1, high + step, step * 2
 	end
-	high = min(high, l.n)
+	high = min(high, s.n)
 	while low < high do
 		local mid = floor((low + high) / 2)
-		if instant(l, mid) <= at then low = mid + 1 else high = mid end
+		if instant(s, mid) <= at then low = mid + 1 else high = mid end
 	end
 	return low
 end
 
-function ring.live(l, after) return l.newest > after and l.n - later(l, after, 0) or 0 end
+function ring.live(s, after) return s.newest > after and s.n - later(s, after, 0) or 0 end
 
-local function set(l, value) call('SET', l.key, value, 'PXAT', state.expiry(l.newest + l.period)) end
+local function set(r, s, value) call('SET', s.key, value, 'PXAT', state.expiry(s.newest + r.period)) end
 
-local function header(l) return string.format('%-56s', string.format('%d %d %d %d', l.back, l.newest, l.head, l.n)) end
+local function header(s) return string.format('%-56s', string.format('%d %d %d %d', s.back, s.newest, s.head, s.n)) end
 
 -- saveHeader ends a save that has changed places.
-local function saveHeader(l)
-	call('SETRANGE', l.key, '0', header(l))
-	call('PEXPIREAT', l.key, state.expiry(l.newest + l.period))
+local function saveHeader(r, s)
+	call('SETRANGE', s.key, '0', header(s))
+	call('PEXPIREAT', s.key, state.expiry(s.newest + r.period))
 end
 
 -- asList are all instants as they are in a list.
-local function asList(l)
-	if l.start == 0 and l.back == 0 and l.n > 0 then return sub(l.text, width * l.head + 1) end
+local function asList(s)
+	if s.start == 0 and s.back == 0 and s.n > 0 then return sub(s.text, width * s.head + 1) end
 	local text = ''
-	for i = 0, l.n - 1 do
-		text = text .. encode(instant(l, i))
+	for i = 0, s.n - 1 do
+		text = text .. encode(instant(s, i))
 	end
-	l.back = 0
+	s.back = 0
 	return text
 end
 
-function ring.remove(l, made, units)
-	local n = l.n
-	local to = later(l, made, math.max(0, n - maxSince - 1))
+function ring.remove(r, made, units, s)
+	local n = s.n
+	local to = later(s, made, math.max(0, n - maxSince - 1))
 	if n - to > maxSince then return end
-	local from = later(l, made - 1, math.max(0, to - units))
+	local from = later(s, made - 1, math.max(0, to - units))
 	if from == to then return end
-	l.n = n - (to - from)
-	if l.n == 0 then
-		call('DEL', l.key)
+	s.n = n - (to - from)
+	if s.n == 0 then
+		call('DEL', s.key)
 		return
-	elseif l.start == 0 then
-		l.text = sub(l.text, 1, width * from) .. sub(l.text, width * to + 1)
-		l.newest = instant(l, l.n - 1)
-		set(l, l.text)
+	elseif s.start == 0 then
+		s.text = sub(s.text, 1, width * from) .. sub(s.text, width * to + 1)
+		s.newest = instant(s, s.n - 1)
+		set(r, s, s.text)
 		return
 	end
-	write(l, from, read(l, to, n - to))
-	l.text = ''
-	l.newest = instant(l, l.n - 1)
-	saveHeader(l)
+	write(s, from, read(s, to, n - to))
+	s.text = ''
+	s.newest = instant(s, s.n - 1)
+	saveHeader(r, s)
 end
 
 -- rep is string.rep, which is slow in Lua 5.1 if the result is long.
@@ -181,70 +181,70 @@ local function rep(text, n)
 end
 
 -- capacity is how many places a ring of n instants gets: some to grow, up to max, or above it up to most.
-local function capacity(l, n)
+local function capacity(r, s, n)
 	local roomy = n < 1024 and n * 2 + 6 or floor(n * 9 / 8)
-	return math.max(n, min(n > l.max and l.most or l.max, roomy))
+	return math.max(n, min(n > r.max and s.most or r.max, roomy))
 end
 
 -- grow adds places at the end of the string. If the instants go round the old end, those before it move to
 -- the new end, the last ones first, so that none is overwritten before it has moved.
-local function grow(l, cap)
-	local more, before = cap - l.cap, l.n > 0 and beforeEnd(l, 0, l.n) or 0
-	call('SETRANGE', l.key, int(headerSize + width * cap - 1), '\0')
-	if before < l.n then
+local function grow(s, cap)
+	local more, before = cap - s.cap, s.n > 0 and beforeEnd(s, 0, s.n) or 0
+	call('SETRANGE', s.key, int(headerSize + width * cap - 1), '\0')
+	if before < s.n then
 		for i = floor((before - 1) / piece) * piece, 0, -piece do
-			call('SETRANGE', l.key, int(place(l, i) + width * more), bytes(l, i, min(piece, before - i)))
+			call('SETRANGE', s.key, int(place(s, i) + width * more), bytes(s, i, min(piece, before - i)))
 		end
-		l.head = l.head + more
+		s.head = s.head + more
 	end
-	l.cap = cap
+	s.cap = cap
 end
 
 -- add puts units of now after the instants. There is room.
-local function add(l, units, now)
-	local one = rep(encode(now + l.back), min(units, piece))
+local function add(r, now, units, s)
+	local one = rep(encode(now + s.back), min(units, piece))
 	while units > 0 do
-		local some = min(beforeEnd(l, l.n, units), piece)
-		call('SETRANGE', l.key, int(place(l, l.n)), sub(one, 1, width * some))
-		l.n, units = l.n + some, units - some
+		local some = min(beforeEnd(s, s.n, units), piece)
+		call('SETRANGE', s.key, int(place(s, s.n)), sub(one, 1, width * some))
+		s.n, units = s.n + some, units - some
 	end
-	saveHeader(l)
+	saveHeader(r, s)
 end
 
 -- writeRing writes a ring anew, with more places, or with fewer, and with units of now. A long one gets only the places of its
 -- instants, and then grows in place.
-local function writeRing(l, units, now)
-	local kept, cap = read(l, 0, l.n), capacity(l, l.n + units)
-	l.start, l.head, l.cap = headerSize, 0, l.n
+local function writeRing(r, now, units, s)
+	local kept, cap = read(s, 0, s.n), capacity(r, s, s.n + units)
+	s.start, s.head, s.cap = headerSize, 0, s.n
 	if cap < inPlace then
-		local unused = cap - l.n - units
-		l.n = l.n + units
-		set(l, header(l) .. kept .. rep(encode(now + l.back), units) .. rep('\0', width * unused))
+		local unused = cap - s.n - units
+		s.n = s.n + units
+		set(r, s, header(s) .. kept .. rep(encode(now + s.back), units) .. rep('\0', width * unused))
 		return
 	end
-	set(l, header(l) .. kept)
-	l.text = ''
-	grow(l, cap)
-	add(l, units, now)
+	set(r, s, header(s) .. kept)
+	s.text = ''
+	grow(s, cap)
+	add(r, now, units, s)
 end
 
 -- save drops the dead instants, and adds those of now. A list is written anew, and so is an empty ring. Unless it
 -- is long, so is one of which little is used, and one without room.
-function ring.save(l, now)
-	local units, need = l.added, l.stored + l.added
-	if l.n > l.stored then
-		l.head, l.n = (l.head + l.n - l.stored) % l.cap, l.stored
+function ring.save(r, now, s)
+	local units, need = s.added, s.stored + s.added
+	if s.n > s.stored then
+		s.head, s.n = (s.head + s.n - s.stored) % s.cap, s.stored
 	end
-	l.back, l.newest = l.n > 0 and l.back + l.behind or 0, now
-	local full, sparse = need > l.cap, need * 4 <= l.cap
-	local rewrite = l.start == 0 or l.n == 0 or sparse and need < inPlace or full and l.cap < inPlace
+	s.back, s.newest = s.n > 0 and s.back + s.behind or 0, now
+	local full, sparse = need > s.cap, need * 4 <= s.cap
+	local rewrite = s.start == 0 or s.n == 0 or sparse and need < inPlace or full and s.cap < inPlace
 	if not rewrite then
-		if full then grow(l, capacity(l, need)) end
-		add(l, units, now)
+		if full then grow(s, capacity(r, s, need)) end
+		add(r, now, units, s)
 	elseif need <= maxList then
-		set(l, asList(l) .. rep(encode(now), units))
+		set(r, s, asList(s) .. rep(encode(now), units))
 	else
-		writeRing(l, units, now)
+		writeRing(r, now, units, s)
 	end
 end
 

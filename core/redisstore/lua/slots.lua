@@ -3,8 +3,8 @@
 -- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row, from
 -- the charge's number on. The client has chosen that at random, so it can release slots without the reply.
 --
--- What is not here is that of trail.lua, whose header says what the fields are. In slots.go it is written out. l.ids
--- are the numbers of the slots that were added, for save.
+-- What is not here is that of trail.lua, whose header says what the fields are. In slots.go it is written out. s.ids
+-- are the numbers of the slots that were added, for save, and s.first is the first one of the last charge.
 --
 -- arguments  cost, less the slots that the action has already; max; period: the lease
 -- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait, or
@@ -15,64 +15,60 @@ local call = redis.call
 local log, state, trail = require 'log', require 'state', require 'trail'
 local int = state.int
 
-local function args(ask, kind, shadow, cost, quota, period)
-	local l = trail.args(ask, kind, shadow, cost, quota, period)
-	l.amendable = ask.mode == 'r'
-	return l
+local function load(r, key, now, s)
+	trail.load(r, key, now, s)
+	s.ids = {}
 end
 
-local function load(l, key, now)
-	trail.load(l, key, now)
-	l.ids = {}
-end
-
-local function check(l, now)
-	l.first = nil
-	return trail.check(l, now)
+local function check(r, now, cost, a, s)
+	s.first = false
+	return trail.check(r, now, cost, a, s)
 end
 
 -- charge takes slots. A surcharge takes none: its action has ended.
-local function charge(l, now, number)
-	if l.forced then return end
-	for i = 0, l.cost - 1 do
-		l.ids[#l.ids + 1] = number + i
+local function charge(r, now, cost, a, s, number)
+	if a.forced then return end
+	for i = 0, cost - 1 do
+		s.ids[#s.ids + 1] = number + i
 	end
-	l.first = number
-	trail.charge(l, now)
+	s.first = number
+	trail.charge(r, now, cost, a, s)
 end
 
 local function refuse() end
 
-local function read(l, reply, last, now)
-	last = trail.read(l, reply, last, now)
-	if l.amendable then
+local function read(r, now, cost, s, reply, last, amendable)
+	last = trail.read(r, now, cost, s, reply, last)
+	if amendable then
 		last = last + 1
-		reply[last] = l.first or 0
+		reply[last] = s.first or 0
 	end
 	return last
 end
 
-local function amend(key, now, _, list, kind)
-	local renew, period, first, cost = state.unpack(state.numbers(list))
-	local l = {kind = kind, max = 0, period = period}
-	load(l, key, now)
-	local at = call('ZSCORE', key, int(first))
-	if not at or at - l.behind + l.period <= now then return false end
-	if l.behind > 0 then
-		log.save(l, now)
+local function amendArgs(r, kind, _, renew, period, first, cost)
+	trail.args(r, kind, cost, 0, period)
+	return {first = first, cost = cost}, renew == 1
+end
+
+local function amend(r, now, t, renew, s, key)
+	local at = call('ZSCORE', key, int(t.first))
+	if not at or at - s.behind + r.period <= now then return false end
+	if s.behind > 0 then
+		log.save(r, now, s)
 	end
 	local entries = call('ZCOUNT', key, '-inf', '+inf')
-	for i = 0, cost - 1 do
-		if renew == 1 then
-			call('ZADD', key, 'XX', int(now), int(first + i))
+	for i = 0, t.cost - 1 do
+		if renew then
+			call('ZADD', key, 'XX', int(now), int(t.first + i))
 		else
-			entries = entries - call('ZREM', key, int(first + i))
+			entries = entries - call('ZREM', key, int(t.first + i))
 		end
 	end
-	log.expire(l, entries)
+	log.expire(r, s, entries)
 	return true
 end
 
-local function save(l, _, now) log.save(l, now) end
+local function save(r, _, now, s) log.save(r, now, s) end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save, slots = true}
+return {args = trail.args, load = load, check = check, charge = charge, refuse = refuse, read = read, amendArgs = amendArgs, amend = amend, save = save, slots = true}

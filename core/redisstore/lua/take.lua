@@ -7,119 +7,174 @@
 -- have room, each is charged. If not, each may record the refusal. Then the reading of each is replied, and each that
 -- has changed is saved. A charge that is repeated is loaded before the first time and saved after the last.
 --
--- What Go has in a Rule, an Ask and an Entry is in one table here, l, which a function keeps with the word. args of
--- the machine sets the numbers of the rule and of the ask, and load sets those of the state anew. Other differences to
--- charge.go and rule.go:
+-- The functions of a machine mean what they mean in Go. Their arguments are in the same order:
 --
---   spared                  Failures, unless the mode is forced
---   refuse                  each machine has the conditions of Rule.Refuse itself
---   read                    it appends to the reply
---   short, limited, banned  of a subject: its first limit has the number of the last decision in which they were true
+--   r     the rule: what a word says of a limit, but for its cost
+--   now   the instant of the run
+--   cost  of a meter the time that the cost takes; of a ban policy the length of a ban by hand
+--   a     the ask: what a word says of all its limits
+--   s     the state, and fits and dirty of the Entry. A function changes it, where in Go it returns another one
+--
+-- A function on the server keeps r, cost, a and s with the word, and load sets all of s anew. No field of s becomes
+-- nil, since its table would then shrink and grow.
+--
+--   args(r, kind, first, second, third, rest)
+--                                       sets r, and returns cost and s, of what args of forms.go has sent: the first
+--                                       three numbers as text, each "" if there are fewer, and the others in one text
+--   load(r, key, now, s)
+--   check(r, now, cost, a, s)           returns whether the rule has room
+--   charge(r, now, cost, a, s, number)  number is that of the first slot that it takes
+--   refuse(r, now, cost, record, s)     does not record a cost above the quota, which in Go Rule.Refuse finds out
+--   read(r, now, cost, s, reply, last, amendable)
+--                                       appends to the reply, and returns its new length
+--   amendArgs(r, kind, made, ...)       sets r, and returns t and a, of the numbers that amendArgs of forms.go has sent
+--   amend(r, now, t, a, s, key)         a is how much is given back, of a meter a time; of slots whether they are
+--                                       renewed. It saves s too
+--   save(r, key, now, s)
 
 local clock = require 'clock'
 local parsed, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
-local decision = 0 -- its number, in all runs of a function
 
--- parse reads a word. A machine's args gets the first three numbers of its rule as text, each "" if
--- there are fewer, and the others in one text.
+-- parse reads a word: the rules of its limits, and in the same order their costs and states. A rule has the functions
+-- of its machine too. first says which limits are the first ones of a further subject, takes whether the charge may take
+-- slots, and why whether it matters which limits have no room: only if one records refusals or is a shadow.
 local function parse(word)
 	local mode, patient, ahead, at = string.match(word, '^(%l)(%??):?(%d*)()')
-	local rules, subject = {mode = mode, patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0}, nil
-	rules.forced = mode == 'f' or mode == 'o' or nil
+	local ask = {
+		charging = mode ~= 'p', patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0, amendable = mode == 'r',
+		forced = mode == 'f' or mode == 'o', quotas = mode == 'o' and 2 or 1, -- the most that a forced ask leaves
+	}
+	-- A script parses in each run, so it makes no table larger after it has made it.
+	local c = {ask = ask, n = 0, rules = {false}, costs = {false}, states = {false}, first = false, takes = false, why = false}
 	repeat
 		local further, kind, first, second, third, rest, mark, failures, after = string.match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)(!?)()', at)
-		local machine, shadow = require(kind), mark ~= ''
-		local l = machine.args(rules, kind, shadow, first, second, third, rest)
-		subject = further == '' and subject or l -- its first limit, where its notes are
-		rules.takes = rules.takes or machine.slots and (mode == 'c' or mode == 'r')
-		l.machine, l.shadow, l.subject = machine, shadow, subject
-		l.spared = failures ~= '' and not rules.forced
-		rules[#rules + 1], at = l, after
+		local machine, i = require(kind), c.n + 1
+		local r = { -- has room for what args sets
+			load = machine.load, check = machine.check, charge = machine.charge, refuse = machine.refuse,
+			read = machine.read, save = machine.save, slots = machine.slots,
+			shadow = mark ~= '', failures = failures ~= '',
+		}
+		c.n, c.rules[i], at = i, r, after
+		c.costs[i], c.states[i] = machine.args(r, kind, first, second, third, rest)
+		if further ~= '' then
+			c.first = c.first or {}
+			c.first[i] = true
+		end
+		c.why = c.why or r.shadow or r.keep or r.records
+		c.takes = c.takes or machine.slots and (mode == 'c' or mode == 'r')
 	until at > #word
 	if known == 1000 then parsed, known = {}, 0 end
-	parsed[word], known = rules, known + 1
-	return rules
+	parsed[word], known = c, known + 1
+	return c
 end
 
--- The number of the current charge, and how many keys, values of the reply and charges that take slots are before it.
--- A table of them for each run would cost 8 % of a charge of a FixedWindow.
-local number, keysBefore, replied, slotsBefore
+-- lacking says which limits of a subject have no room: a shadow limit, a limit that is not InFlight, or a ban policy.
+-- The subject's first limit is the i-th of the charge.
+local function lacking(c, i)
+	local short, limited, banned = false, false, false
+	repeat
+		local r = c.rules[i]
+		if not c.states[i].fits then
+			if r.shadow then
+				short = true
+			elseif r.bans then
+				banned = true
+			elseif not r.slots then
+				limited = true
+			end
+		end
+		i = i + 1
+	until i > c.n or c.first and c.first[i]
+	return short, limited, banned
+end
 
--- decide decides the charges from the current one on.
-local function decide(keys, args, words, repeats, slots, now, reply)
-	while keysBefore < #keys do
+-- decide decides the charges that are not done yet. If there is only one, done is nil: a table for each run would cost
+-- 4 % of a charge.
+local function decide(keys, args, words, repeats, slots, now, reply, done)
+	local number, before, size = 0, 0, 0
+	if done then
+		number, before, size = done.charges, done.keys, done.replied
+	end
+	while before < #keys do
+		number = number + 1
 		local word = args[number < words and number or words]
-		local rules = parsed[word] or parse(word)
-		local n, mode, size, times = #rules, rules.mode, replied, repeats and repeats[number] or 1
-		local charging, first = mode ~= 'p', slotsBefore
-		if rules.takes then slotsBefore = first + times end
+		local c = parsed[word] or parse(word)
+		local ask, rules, costs, states, n, times = c.ask, c.rules, c.costs, c.states, c.n, repeats and repeats[number] or 1
+		local charging, amendable, taken = ask.charging, ask.amendable, 0
+		if slots and c.takes then
+			taken, slots.taken = slots.taken, slots.taken + times
+		end
 		for time = 1, times do
-			-- pass is whether all enforced limits have room, and this is no peek. A subject is short if
-			-- one of its shadow limits has none, and limited if a limit other than InFlight refuses.
-			local pass, short = charging, false
-			decision = decision + 1
+			local passes, roomy = charging, true
 			for i = 1, n do
-				local l = rules[i]
-				local machine = l.machine
+				local r, s = rules[i], states[i]
 				if time == 1 then
-					l.dirty = false
-					machine.load(l, keys[keysBefore + i], now)
+					s.dirty = false
+					r:load(keys[before + i], now, s)
 				end
-				local fits = machine.check(l, now)
-				l.fits = fits
+				local fits = r:check(now, costs[i], ask, s)
+				s.fits = fits
 				if not fits then
-					local s = l.subject
-					if l.shadow then
-						short, s.short = true, decision
-					elseif l.bans then
-						pass, s.banned = false, decision
-					else
-						pass = false
-						if not machine.slots then s.limited = decision end
-					end
+					passes, roomy = passes and r.shadow, false
 				end
 			end
-			if mode == 'r' then
+			if amendable then
 				size = size + 1
 				reply[size] = now
 			end
+			local short, limited, banned
 			for i = 1, n do
-				local l = rules[i]
-				local machine = l.machine
-				if pass and not (short and l.shadow and l.subject.short == decision) then
-					if not l.spared then machine.charge(l, now, slots and slots[first + time]) end
-				elseif charging then
-					local s = l.subject
-					machine.refuse(l, now, s.banned ~= decision and (s.limited == decision or not l.bans), rules.patient and not pass)
+				local r, cost, s = rules[i], costs[i], states[i]
+				if not roomy and c.why and (i == 1 or c.first and c.first[i]) then
+					short, limited, banned = lacking(c, i)
 				end
-				size = machine.read(l, reply, size, now)
+				if passes and not (short and r.shadow) then
+					if not r.failures or ask.forced then r:charge(now, cost, ask, s, slots and slots[taken + time]) end
+				elseif charging then -- what passes may still be refused by a shadow limit
+					local record = not banned and (limited or not r.bans) and (r.bans or not s.fits)
+					r:refuse(now, cost, record and (r.keep or r.records and (passes or not ask.patient)), s)
+				end
+				size = r:read(now, cost, s, reply, size, amendable)
 			end
 		end
 		for i = 1, n do
-			local l = rules[i]
-			if l.dirty and charging then l.machine.save(l, keys[keysBefore + i], now) end
+			local s = states[i]
+			if s.dirty and charging then
+				rules[i]:save(keys[before + i], now, s)
+			end
 		end
-		number, keysBefore, replied = number + 1, keysBefore + n, size
+		before = before + n
+		if done then
+			done.charges, done.keys, done.replied = number, before, size
+		end
 	end
 end
 
--- fail replies the error of the charge at which decide has ended, and goes on to the next.
-local function fail(problem, args, words, repeats, reply)
+-- fail replies the error of the charge at which decide has ended, which is then done.
+local function fail(problem, args, words, repeats, reply, done)
 	problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
+	local number, replied = 1, 0
+	if done then
+		number, replied = done.charges + 1, done.replied
+	end
+	local times = repeats and repeats[number] or 1
 	while #reply > replied do reply[#reply] = nil end
-	for _ = 1, repeats and repeats[number] or 1 do
+	for _ = 1, times do
 		reply[#reply + 1] = problem
 	end
-	local rules = parsed[args[math.min(number, words)]] or error(problem, 0) -- no word of this store
-	number, keysBefore, replied = number + 1, keysBefore + #rules, #reply
+	local c = parsed[args[math.min(number, words)]] or error(problem, 0) -- no word of this store
+	if done then
+		done.charges, done.keys, done.replied = number, done.keys + c.n, #reply
+	end
 	-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.
 	return string.match(problem, '^!(READONLY.*)') or string.match(problem, '^!@[^-]*%-(READONLY.*)')
 end
 
 return function(keys, args)
-	local now, words, repeats, slots, reply = clock(), #args, nil, nil, {}
+	local now, words, repeats, slots, done, reply = clock(), #args, nil, nil, nil, {}
 	if words > 1 and string.sub(args[words], 1, 1) == '=' then
 		slots = require('state').numbers(args[words])
+		slots.taken = 0
 		words = words - 1
 	end
 	if words > 1 and string.sub(args[words], 1, 1) == '*' then
@@ -129,12 +184,14 @@ return function(keys, args)
 		end
 		words = words - 1
 	end
-	number, keysBefore, replied, slotsBefore = 1, 0, 0, 0
+	if #keys > (parsed[args[1]] or parse(args[1])).n then
+		done = {charges = 0, keys = 0, replied = 0}
+	end
 	-- An error fails one charge, and decide goes on after it. A pcall for each charge would cost more.
 	while true do
-		local ok, problem = pcall(decide, keys, args, words, repeats, slots, now, reply)
-		if ok then return #reply == 1 and reply[1] or reply end
-		local replica = fail(problem, args, words, repeats, reply)
+		local ok, problem = pcall(decide, keys, args, words, repeats, slots, now, reply, done)
+		local replica = not ok and fail(problem, args, words, repeats, reply, done)
 		if replica then return redis.error_reply(replica) end
+		if ok or not done then return #reply == 1 and reply[1] or reply end
 	end
 end

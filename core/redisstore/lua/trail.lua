@@ -4,19 +4,21 @@
 -- writes it, after the last of the charges that are repeated. They have one instant, so a charge needs to know only
 -- these numbers. slots.lua, log.lua and ring.lua use them too:
 --
---   newest    the newest entry in Redis, or nil
+--   newest    the newest entry in Redis, or false
 --   behind    as in Go: how far the clock has stepped back. shift is part of save
---   stored    how many entries in Redis are live; nil until it is needed, since to find that out takes a command
+--   stored    how many entries in Redis are live; false until it is needed, since to find that out takes a command
 --   added     how many entries have been added since, all of them with the instant of the run
 --   admitted  how many of them are admitted. They come first, and the rest has been refused
+--   most      how many may count: max, or what a forced ask may leave
+--   wait      as read replies it, since to find it out takes a command
 --
 -- A queue is log.lua or ring.lua. The functions of both, and what does it in queue.go:
 --
---   load(l, key)            sets newest
---   fromNewest(l, i)        at, but i counts from the newest, which is the 0th; nil if there is none
---   live(l, after)          len less dead(after)
---   remove(l, made, units)  remove, and in amend of trail.go what finds the entries
---   save(l, now)            shift, push and drop
+--   load(s, key)               sets key, which the others use, and newest
+--   fromNewest(s, i)           at, but i counts from the newest, which is the 0th; nil if there is none
+--   live(s, after)             len less dead(after)
+--   remove(r, made, units, s)  remove, and in amend of trail.go what finds the entries
+--   save(r, now, s)            shift, push and drop
 --
 -- arguments  cost, max, period
 -- reply      1 if it has room, plus twice the count; the time until its full quota is
@@ -24,80 +26,79 @@
 -- amend      units, period, max
 
 local max, min = math.max, math.min
-local state = require 'state'
 local maxOwed = 70000000 -- the most entries that an ask above the quota leaves: a string cannot hold 74 million
 
-local function args(ask, kind, _, cost, quota, period)
-	return {
-		kind = kind, cost = cost + 0, max = quota + 0, period = period + 0, forced = ask.forced,
-		most = ask.mode == 'o' and min(quota * 2, maxOwed) or quota + 0,
-	}
+local function args(r, kind, cost, quota, period)
+	r.max, r.period, r.records = quota + 0, period + 0, kind == 'refused'
+	r.queue = require(kind == 'moving' and 'ring' or 'log')
+	return cost + 0, {newest = 0, behind = 0, stored = 0, added = 0, admitted = 0, most = 0, wait = 0, fits = false, dirty = false}
 end
 
-local function load(l, key, now)
-	l.queue = require(l.kind == 'moving' and 'ring' or 'log')
-	l.queue.load(l, key)
-	l.behind = max(0, (l.newest or 0) - now)
-	l.added, l.admitted, l.stored, l.dirty = 0, 0, not l.newest and 0 or nil, l.behind > 0
+local function load(r, key, now, s)
+	r.queue.load(s, key)
+	s.behind = max(0, (s.newest or 0) - now)
+	s.added, s.admitted, s.stored, s.most, s.dirty = 0, 0, not s.newest and 0, r.max, s.behind > 0
 end
 
 -- wait is how long it takes until free of trail.go. It reads one entry only: the newest one that must have left
 -- the window.
-local function wait(l, now)
-	local last = l.max - l.cost -- counted from the newest
-	if last < l.added then return l.period end
-	local at = l.queue.fromNewest(l, last - l.added)
-	return at and max(0, at - l.behind + l.period - now) or 0
+local function wait(r, now, cost, s)
+	local last = r.max - cost -- counted from the newest
+	if last < s.added then return r.period end
+	local at = r.queue.fromNewest(s, last - s.added)
+	return at and max(0, at - s.behind + r.period - now) or 0
 end
 
 -- live is how many entries are within the period. If refusals are recorded too, the newest max
 -- stay, or more if a limiter with a higher max wrote them, or an ask above the quota.
-local function live(l, now)
-	l.stored = l.stored or l.queue.live(l, now - l.period + l.behind)
-	return min(l.stored + l.added, max(l.max, l.stored + l.admitted))
+local function live(r, now, s)
+	s.stored = s.stored or r.queue.live(s, now - r.period + s.behind)
+	return min(s.stored + s.added, max(r.max, s.stored + s.admitted))
 end
 
-local function check(l, now)
-	l.wait = l.cost <= l.max and wait(l, now) or 0
-	return l.forced or l.cost <= l.max and l.wait == 0
+local function check(r, now, cost, a, s)
+	s.wait = cost <= r.max and wait(r, now, cost, s) or 0
+	return cost <= r.max and s.wait == 0 or a.forced
 end
 
-local function charge(l, now)
-	local cost = l.cost
-	if l.forced then -- charge what there is room for
-		cost = max(0, min(cost, l.most - live(l, now)))
+local function charge(r, now, cost, a, s)
+	if a.forced then -- charge what there is room for
+		s.most = a.quotas > 1 and min(r.max * a.quotas, maxOwed) or r.max
+		cost = max(0, min(cost, s.most - live(r, now, s)))
 	end
-	l.added, l.admitted = l.added + cost, l.admitted + cost
-	l.dirty = l.dirty or cost > 0
+	s.added, s.admitted = s.added + cost, s.admitted + cost
+	s.dirty = s.dirty or cost > 0
 end
 
-local function refuse(l, now, record, patient)
-	if l.kind == 'refused' and record and not patient and not l.fits and l.cost <= l.max then
-		l.added, l.dirty = l.added + l.cost, true
-		l.wait = wait(l, now)
+local function refuse(r, now, cost, record, s)
+	if record and cost <= r.max then
+		s.added, s.dirty = s.added + cost, true
+		s.wait = wait(r, now, cost, s)
 	end
 end
 
-local function read(l, reply, last, now)
-	local n = live(l, now)
-	local newest = l.added > 0 and now or n > 0 and l.newest - l.behind
-	reply[last + 1] = n * 2 + (l.fits and 1 or 0)
-	reply[last + 2] = n > 0 and newest + l.period - now or 0
-	reply[last + 3] = n > 0 and l.wait or 0
+local function read(r, now, _, s, reply, last)
+	local n = live(r, now, s)
+	local newest = s.added > 0 and now or n > 0 and s.newest - s.behind
+	reply[last + 1] = n * 2 + (s.fits and 1 or 0)
+	reply[last + 2] = n > 0 and newest + r.period - now or 0
+	reply[last + 3] = n > 0 and s.wait or 0
 	return last + 3
 end
 
-local function amend(key, now, made, list, kind)
-	local units, period, quota = state.unpack(state.numbers(list))
-	local l = {kind = kind, period = period, max = quota}
-	load(l, key, now)
-	if not l.newest or l.newest + l.period <= now then return end -- it is over, and the key lives for the rest of the millisecond
-	if l.kind == 'refused' and l.queue.live(l, now - l.period) >= l.max then
-		return -- older entries that still count may have been dropped for newer ones
-	end
-	l.queue.remove(l, made, units)
+local function amendArgs(r, kind, made, units, period, quota)
+	args(r, kind, units, quota, period)
+	return {at = made}, units
 end
 
-local function save(l, _, now) l.queue.save(l, now) end
+local function amend(r, now, t, units, s)
+	if not s.newest or s.newest + r.period <= now then return end -- it is over, and the key lives for the rest of the millisecond
+	if r.records and r.queue.live(s, now - r.period) >= r.max then
+		return -- older entries that still count may have been dropped for newer ones
+	end
+	r.queue.remove(r, t.at, units, s)
+end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save}
+local function save(r, _, now, s) r.queue.save(r, now, s) end
+
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amendArgs = amendArgs, amend = amend, save = save}
