@@ -75,7 +75,7 @@ func forwarded(maker string, trusted *Proxies) func(*http.Request) (netip.Addr, 
 func (w *written) choose(byX, byF reading) (reading, *list) {
 	named := w.Load()
 	switch {
-	case byF.junk, byX.client == byF.client && byX.err == byF.err, named == x && !byX.empty():
+	case byF.junk && named&f == 0, byX.client == byF.client && byX.err == byF.err, named == x && !byX.empty():
 		return byX, xForwardedFor
 	case named == f && !byF.empty():
 		return byF, forwardedList

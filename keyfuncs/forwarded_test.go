@@ -121,6 +121,8 @@ func TestForwardedAndXForwardedFor(t *testing.T) {
 		{"a_Forwarded_that_a_proxy_has_not_written", nil, alice, "6.6.6.6", alice},
 		{"one_without_for", nil, alice, "proto=https", alice},
 		{"an_empty_one", nil, alice, " ", alice},
+		{"no_element_if_they_write_Forwarded,_with_the_Host_as_it_came", []*http.Request{onlyF}, "6.6.6.6", "for=" + alice + ";host=x;for=6.6.6.6", ""},
+		{"nor_if_they_write_both", []*http.Request{onlyX, onlyF}, "6.6.6.6", "for=" + alice + ";host=a=b", ""},
 		{"a_hidden_client_is_bad", nil, "6.6.6.6", "for=_hidden", ""},
 		{"also_if_the_proxies_write_Forwarded", []*http.Request{onlyF}, "6.6.6.6", "for=_hidden", ""},
 		{"but_not_if_they_write_X-Forwarded-For", []*http.Request{onlyX}, alice, "for=_hidden", alice},
