@@ -113,7 +113,7 @@ func takeAll(ctx context.Context, c *Charge, subjects []Subject, d *Decision) (e
 		d.Subject = 0
 	}
 	if r != nil {
-		d.keep(r, func(i int) *slotWaiters { return subjects[min(i, len(subjects)-1)].limiter.slotWaiters })
+		d.keep(r, func(i int) (*Terms, *slotWaiters) { return subjects[min(i, len(subjects)-1)].limiter.kept() })
 	}
 	return nil
 }

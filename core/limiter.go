@@ -277,10 +277,13 @@ func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) 
 	if *d, r, err = l.store.Take(ctx, Charge{c.User, c.Action, c.Cost, c.Terms}); err != nil {
 		*d = Decision{}
 	} else if r != nil {
-		d.keep(r, func(int) *slotWaiters { return l.slotWaiters })
+		d.keep(r, func(int) (*Terms, *slotWaiters) { return l.kept() })
 	}
 	return err
 }
+
+// kept returns what the receipts of the limiter's charges refer to.
+func (l *Limiter) kept() (*Terms, *slotWaiters) { return l.terms[machine.ModeCharge], l.slotWaiters }
 
 // outlives returns the context of a charge that takes slots. It does not end with the caller.
 // Otherwise slots could be taken that no caller knows of, and they would stay taken until their

@@ -46,25 +46,28 @@ func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
 }
 
 // keep makes the record of an answer the receipt of its decision, with a receipt for each subject.
-// waiters(i) returns the slotWaiters of the i-th subject's limiter.
-func (d *Decision) keep(r *Record, waiters func(i int) *slotWaiters) {
+// of(i) returns the terms and the slotWaiters of the i-th subject's limiter.
+func (d *Decision) keep(r *Record, of func(i int) (*Terms, *slotWaiters)) {
 	switch {
 	case !d.Allowed || !r.admitted: // a decorator may allow what was refused
 	case len(r.More) == 0:
 		d.receipt = r
-		r.takeSlots(waiters(0))
+		_, waiters := of(0)
+		r.takeSlots(waiters)
 	default:
-		c, readings := r.Charge, r.Readings
-		terms, more := make([]Terms, 1+len(c.More)), make([]Record, len(c.More))
-		for i, p := range c.Parts() {
-			o := r
+		c, readings, more := r.Charge, r.Readings, make([]Record, len(r.More))
+		for i := range 1 + len(more) {
+			o, p := r, c.Part(i)
 			if i > 0 {
 				o = &more[i-1]
 			}
-			terms[i] = Terms{Limits: p.Limits, Ask: c.Ask, Receipt: true}
-			o.Charge, o.At, o.By, o.next = Charge{p.User, p.Action, p.Cost, &terms[i]}, r.At, r.By, d.receipt
+			t, waiters := of(i)
+			if t.Ask != c.Ask || !SameLimits(t.Limits, p.Limits) {
+				t = &Terms{Limits: p.Limits, Ask: c.Ask, Receipt: true}
+			}
+			o.Charge, o.At, o.By, o.next = Charge{p.User, p.Action, p.Cost, t}, r.At, r.By, d.receipt
 			o.Readings, readings = readings[:len(p.Limits)], readings[len(p.Limits):]
-			o.takeSlots(waiters(i))
+			o.takeSlots(waiters)
 			d.receipt = o
 		}
 	}
