@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tailcut/tailcut/core/internal/stores"
 )
 
 // A breaker stops asking a store that has failed three times in a row. It is then open:
@@ -43,7 +45,7 @@ var _ Breaker = (*breaker)(nil)
 
 // A circuit is what a breaker knows of a part of its store in which a call has failed lately.
 type circuit struct {
-	failed  int       // failures in a row; the circuit is open at trip
+	failed  int       // failures in a row; the circuit is open at stores.Trip
 	latest  int64     // the number of its last failure
 	at      time.Time // the instant of its last failure
 	probing bool
@@ -51,13 +53,11 @@ type circuit struct {
 }
 
 const (
-	trip       = 3
 	fairTime   = time.Second // within which any store answers or fails
 	maxParts   = 64          // failing at a time; further parts share one circuit
 	probeEvery = 250 * time.Millisecond
 	calmFor    = 5 * time.Second // an outage is over after so long without a failure
 	noteEvery  = time.Minute
-	downFor    = time.Minute // see Breaker
 )
 
 func newBreaker(store Store, where, what string) breaker {
@@ -72,7 +72,7 @@ func (b *breaker) part(user string) string {
 	return ""
 }
 
-func (c *circuit) open() bool { return c != nil && c.failed == trip }
+func (c *circuit) open() bool { return c != nil && c.failed == stores.Trip }
 
 // Open reports whether the breaker is open for the part of the store that keeps the user's states.
 func (b *breaker) Open(user string) bool {
@@ -91,7 +91,7 @@ func (b *breaker) Failing() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, k := range b.circuits {
-		if k.open() && time.Since(k.at) < downFor {
+		if k.open() && time.Since(k.at) < stores.DownFor {
 			return true
 		}
 	}
@@ -197,7 +197,7 @@ func (b *breaker) note(user string, begun int64, probe bool, v verdict, err erro
 	case v == failed && (probe || !k.open() && k.latest <= begun):
 		k.latest, k.at, k.probe = b.failures.Add(1), now, now.Add(probeEvery)
 		b.last, b.calm = err, now.Add(calmFor)
-		k.failed = min(k.failed+1, trip)
+		k.failed = min(k.failed+1, stores.Trip)
 		opens = k.open() && !b.warned
 		b.warned = b.warned || opens
 	case v == answered && probe:

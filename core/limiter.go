@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tailcut/tailcut/core/internal/stores"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -35,7 +36,7 @@ type Limiter struct {
 // is enforced, if a number is out of bounds, or if two limits would share one state. The error
 // matches [ErrConfig] and says what to change. A store may refuse a limiter too.
 func New(store Store, limits ...Limit) (*Limiter, error) {
-	if isNil(store) {
+	if stores.IsNil(store) {
 		return nil, configError("core: New: the store is nil; use memorystore.New(nil)")
 	}
 	if len(limits) == 0 {

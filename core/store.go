@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"reflect"
 
+	"github.com/tailcut/tailcut/core/internal/stores"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -219,14 +219,8 @@ func down(store Store, user string) bool {
 
 // mustStore panics if a decorator's store is nil.
 func mustStore(s Store, where string) Store {
-	if isNil(s) {
+	if stores.IsNil(s) {
 		panic("core: " + where + ": the store is nil; use memorystore.New(nil) or redisstore.New")
 	}
 	return s
-}
-
-// isNil reports whether a store is nil, or a nil pointer in an interface.
-func isNil(s Store) bool {
-	v := reflect.ValueOf(s)
-	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }

@@ -3,11 +3,11 @@ package metrics
 import (
 	"context"
 	"errors"
-	"reflect"
 	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/stores"
 )
 
 // Watch returns a store that decides as store does, and counts its decisions. Call it once for each
@@ -15,7 +15,7 @@ import (
 // nil, is watched already, or wraps a watched store, because decisions would be counted twice. If
 // there are several exporters, give them the same Metrics.
 func (m *Metrics) Watch(store core.Store) core.Store {
-	if v := reflect.ValueOf(store); store == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if stores.IsNil(store) {
 		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")
 	}
 	w := &watch{m: m, store: store, timed: timed(store), base: time.Now()}
@@ -45,11 +45,6 @@ type watch struct {
 	failures atomic.Int64 // in a row
 	failedAt atomic.Int64 // since base
 }
-
-const ( // as in core's breaker
-	trip    = 3
-	downFor = time.Minute
-)
 
 // timed reports whether the store that decides as long as nothing fails is not a memorystore.
 func timed(store core.Store) bool {
@@ -107,7 +102,7 @@ func (w *watch) down() bool {
 			return true
 		}
 	}
-	return w.failures.Load() >= trip && time.Since(w.base)-time.Duration(w.failedAt.Load()) < downFor
+	return w.failures.Load() >= stores.Trip && time.Since(w.base)-time.Duration(w.failedAt.Load()) < stores.DownFor
 }
 
 // count counts a decision or an error, unless the caller has canceled.

@@ -6,7 +6,6 @@ package redisstore
 import (
 	"context"
 	"math/rand/v2"
-	"reflect"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/stores"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
@@ -34,18 +34,12 @@ type wire struct {
 
 // newWire is for the arguments of the constructors.
 func newWire(rdb redis.UniversalClient, opts *Options) *wire {
-	if isNil(rdb) {
+	if stores.IsNil(rdb) {
 		panic("redisstore: the client is nil; make one with redis.NewClient or redis.NewUniversalClient")
 	}
 	s := &wire{options: opts.withDefaults(), clock: time.Now}
 	s.batches = batch.New(rdb, s.options.Timeout, s.exchange)
 	return s
-}
-
-// isNil reports whether a client is nil, or a nil pointer in an interface.
-func isNil(rdb redis.UniversalClient) bool {
-	v := reflect.ValueOf(rdb)
-	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Take decides a charge in one round trip. A refusal has a record even if the charge does not ask for one, since
