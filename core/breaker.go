@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core/internal/stores"
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // A breaker stops asking a store that has failed three times in a row. It is then open:
@@ -38,7 +39,8 @@ type breaker struct {
 	calm     time.Time // when the outage is over if nothing else fails
 	warned   bool      // the log says that the store fails
 	last     error     // of the last failure
-	quiet    time.Time // until when the log says nothing of single failures
+
+	faltered notice.Rarely // single failures
 }
 
 var _ Breaker = (*breaker)(nil)
@@ -57,7 +59,6 @@ const (
 	maxParts   = 64          // failing at a time; further parts share one circuit
 	probeEvery = 250 * time.Millisecond
 	calmFor    = 5 * time.Second // an outage is over after so long without a failure
-	noteEvery  = time.Minute
 )
 
 func newBreaker(store Store, where, what string) breaker {
@@ -212,9 +213,6 @@ func (b *breaker) note(user string, begun int64, probe bool, v verdict, err erro
 		clear(b.circuits)
 		b.troubled.Store(false)
 	}
-	if falters = falters && !now.Before(b.quiet); falters {
-		b.quiet = now.Add(noteEvery)
-	}
 	b.mu.Unlock()
 	if opens {
 		args := []any{"code", "store-fails", "error", err}
@@ -223,7 +221,7 @@ func (b *breaker) note(user string, begun int64, probe bool, v verdict, err erro
 		}
 		slog.Default().Warn(b.what, args...)
 	}
-	if falters {
+	if falters && b.faltered.Due() {
 		slog.Default().Warn("core: the store answers, but not every call", "code", "store-falters", "error", err)
 	}
 	if over {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 const defaultSlotLease = time.Minute
@@ -102,11 +103,10 @@ func (s *takenSlots) watch() {
 // Of the slots of a limiter the first so many are watched, and then one in so many: each costs a timer.
 const watchFirst, watchEvery = 1000, 64
 
-// outlived is whether the log says that a lease has ended.
-var outlived atomic.Bool
+var outlived notice.Once
 
 func warnOutlived() {
-	if !outlived.Swap(true) {
+	if outlived.Due() {
 		slog.Default().Warn("core: the lease of a slot of InFlight has ended, and the slot was neither released nor renewed, so another action may have it; call Release when the action has ended, and Renew or a longer Lease if it takes longer",
 			"code", "slot-outlived")
 	}

@@ -261,7 +261,7 @@ func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 // warn logs, once for a limiter, that a caller who has set no deadline waits for a turn that is far away.
 func (w *waiter) warn(d Decision) {
 	const far = time.Hour
-	if w.endless && d.RetryAfter > far && d.Reason != ReasonInFlight && !w.subjects[0].limiter.waitQueues.warned.Swap(true) {
+	if w.endless && d.RetryAfter > far && d.Reason != ReasonInFlight && w.subjects[0].limiter.waitQueues.warned.Due() {
 		slog.Default().Warn("core: Wait waits for more than an hour, because its context has no deadline; give it one with context.WithTimeout, or call WaitAll",
 			"code", "long-wait", "wait", d.RetryAfter)
 	}

@@ -6,10 +6,10 @@ import (
 	"container/list"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // waitQueues are the queues of a limiter and those derived from it. Each queue has its own lock, so
@@ -17,7 +17,7 @@ import (
 type waitQueues struct {
 	mu     sync.Mutex
 	byKey  map[any]*waitQueue // by queueKey
-	warned atomic.Bool        // whether the log tells of a wait without end
+	warned notice.Once        // of a wait without end
 }
 
 func newWaitQueues() *waitQueues { return &waitQueues{byKey: map[any]*waitQueue{}} }

@@ -24,13 +24,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/internal/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
@@ -136,9 +136,9 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	gate.NotEqual("ginlimit", subjects)
 	g := gate.New(framework{}, cfg.lift(), subjects...)
-	var late atomic.Bool
+	var late notice.Once
 	return func(c *gin.Context) {
-		if c.Writer.Written() && final(c.Writer.Status()) && !late.Swap(true) {
+		if c.Writer.Written() && final(c.Writer.Status()) && late.Due() {
 			slog.Default().Warn("ginlimit: a response was written before its limit decided, so the limit limits nothing; give it before the handler, as in r.POST(path, limit, handler)",
 				"code", "after-the-handler", "route", c.FullPath())
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 var errNoSource = noKey("none of the functions of First found one")
@@ -32,7 +34,7 @@ var errNoSource = noKey("none of the functions of First found one")
 // warning with the code never-a-user, once.
 func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 	sources = checked("First", sources)
-	first := new(presence)
+	first := new(notice.Never)
 	return func(c C) (string, error) {
 		for i, source := range sources {
 			key, err := source(c)
@@ -40,14 +42,14 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 			case err != nil && !errors.Is(err, ErrNoKey):
 				return "", err
 			case err != nil || key == "":
-				if i == 0 && first.miss() {
+				if i == 0 && first.Due(manyMisses) {
 					warnNoUser(c, cmp.Or(err, ErrNoKey))
 				}
 				continue
 			case i > 0:
 				return "~" + strconv.Itoa(i+1) + ":" + key, nil
 			}
-			first.find()
+			first.Seen()
 			if key[0] == '~' {
 				return "~" + key, nil
 			}

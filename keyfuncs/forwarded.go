@@ -128,7 +128,7 @@ func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func
 			s.untrustedPeer(addr, r.Header)
 			return addr, nil
 		}
-		s.trusted.find()
+		s.trusted.Seen()
 		client, bad := read(t, r.Header)
 		switch {
 		case bad != nil:

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/netip"
 	"sync/atomic"
+
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // UnixSocket trusts every peer on a unix socket, such as an nginx on the same host. Give it to
@@ -105,9 +107,9 @@ type source struct {
 	maker     string
 	headers   []string
 	strangers atomic.Int32 // at how many requests of untrusted peers it has looked, up to manyLooks
-	trusted   presence     // of a trusted peer, among the requests with a header
-	untrusted atomic.Bool  // whether an untrusted peer was reported
-	two       atomic.Bool  // whether two headers were reported
+	trusted   notice.Never // of a trusted peer, among the requests with a header
+	untrusted notice.Once  // whether an untrusted peer was reported
+	two       notice.Once  // whether two headers were reported
 	suspects  suspects
 	crowd     crowd
 }
@@ -124,12 +126,12 @@ func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
 		if !there {
 			continue
 		}
-		if !s.untrusted.Swap(true) {
+		if s.untrusted.Due() {
 			warn("forwarded-untrusted", fmt.Sprintf(
 				"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
 				s.maker, name))
 		}
-		if s.trusted.miss() {
+		if s.trusted.Due(manyMisses) {
 			warn("trusted-never-matches", fmt.Sprintf(
 				"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
 				manyMisses, name, s.maker))
@@ -147,7 +149,7 @@ func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
 
 // warnTwoClients warns once that a request has two headers, and it is not known which one to read.
 func (s *source) warnTwoClients() {
-	if !s.two.Swap(true) {
+	if s.two.Due() {
 		warn("two-clients", "a request through trusted proxies had X-Forwarded-For and Forwarded, which name different clients, and was answered 400: "+s.maker+" does not know which one your proxies write, as there was no other request with that one alone; have them remove the header that they do not write")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // warn logs a warning with its code, which doc.go documents.
@@ -18,10 +20,10 @@ func warn(code, text string, args ...any) {
 }
 
 var (
-	unchecked atomic.Bool  // whether lookAtPeer has warned of a header
+	unchecked notice.Once  // whether lookAtPeer has warned of a header
 	looked    atomic.Int32 // at how many requests it has looked, up to manyLooks
 	peers     crowd        // of these requests
-	misread   atomic.Bool  // whether warnAddress has warned
+	misread   notice.Once  // whether warnAddress has warned
 )
 
 // remoteMaker names what reads the peer in warnings, but for an adapter's PerIP.
@@ -32,7 +34,7 @@ var addressHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "T
 
 // warnAddress warns once if Header reads a client's address.
 func warnAddress(name string) {
-	if slices.Contains(addressHeaders[:], name) && !misread.Swap(true) {
+	if slices.Contains(addressHeaders[:], name) && misread.Due() {
 		warn("forwarded-untrusted", "Header reads the header "+name+", in which any client can send any address and so choose its quota; use ForwardedIP or TrustedHeaderIP with your proxies' prefixes")
 	}
 }
@@ -56,7 +58,7 @@ func lookAtPeer(r *http.Request, addr netip.Addr, maker string) {
 		return
 	}
 	for _, name := range addressHeaders {
-		if _, there := r.Header[name]; there && !unchecked.Swap(true) {
+		if _, there := r.Header[name]; there && unchecked.Due() {
 			warn("forwarded-untrusted", "a request whose address "+maker+" reads has the header "+name+unread(r.RemoteAddr, name, maker))
 		}
 	}
@@ -81,22 +83,8 @@ func unread(remote, header, maker string) string {
 	return "; if a proxy of yours sets it, all clients behind the proxy share one limit: " + cure + " with the proxy's prefix"
 }
 
-// manyMisses is the number of misses after which a presence that has found nothing reports a wrong setup.
+// manyMisses is the number of misses after which a setup in which nothing was ever found is reported as wrong.
 const manyMisses = 1000
-
-// A presence records whether something is ever found. misses is manyMisses from then on.
-type presence struct{ misses atomic.Int32 }
-
-func (p *presence) find() {
-	if p.misses.Load() < manyMisses {
-		p.misses.Store(manyMisses)
-	}
-}
-
-// miss counts a miss. It reports true once: if this is number manyMisses, and nothing was ever found.
-func (p *presence) miss() bool {
-	return p.misses.Load() < manyMisses && p.misses.Add(1) == manyMisses
-}
 
 // warnNoUser is for a First whose first function finds no key, at a request c.
 func warnNoUser(c any, why error) {

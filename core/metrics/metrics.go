@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/plans"
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // Options are the settings of a [Metrics]. The zero value is the default.
@@ -66,7 +67,7 @@ type Metrics struct {
 	see      atomic.Pointer[[]func(context.Context, Decision)]
 	series   atomic.Int64 // in pairs
 	gauges   atomic.Int64 // in waiting
-	full     atomic.Bool  // whether overflow has logged
+	full     notice.Once  // see overflow
 	answers  *histogram   // of the store
 	waits    *histogram
 

@@ -99,7 +99,7 @@ func (m *Metrics) add(p pair) *series {
 
 // overflow says once that there are too many actions.
 func (m *Metrics) overflow() {
-	if !m.full.Load() && !m.full.Swap(true) {
+	if m.full.Due() {
 		slog.Default().Warn("metrics: too many pairs of action and limit; further actions are counted as \"other\"; use route templates for actions, or raise Options.MaxPairs", "code", "too-many-pairs", "pairs", m.options.MaxPairs)
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // The bounds of a document.
@@ -53,7 +53,7 @@ type generation struct {
 	plans    map[string]*plan
 	users    map[string]*plan
 	zones    map[string]string
-	strange  atomic.Bool // whether the log has been told of a plan that is not in the document
+	strange  notice.Once // a plan that is not in the document
 
 	mu    sync.RWMutex // guards the fields below
 	zoned map[zonedKey]*core.Limiter

@@ -147,7 +147,7 @@ func (p *Plans) Plan(user string, c Customer) string {
 // of is a user's plan and zone.
 func (g *generation) of(user string, c Customer) (has *plan, zone string) {
 	if has = g.users[user]; has == nil && c.Plan != "" {
-		if has = g.plans[c.Plan]; has == nil && !g.strange.Swap(true) {
+		if has = g.plans[c.Plan]; has == nil && g.strange.Due() {
 			slog.Default().Warn("plans: a user's plan is not in the document; the default plan decides",
 				"code", "plan-unknown", "plan", fmt.Sprintf("%.*s", maxName, c.Plan), "version", g.version)
 		}

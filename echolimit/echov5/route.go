@@ -2,10 +2,10 @@ package echolimit
 
 import (
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/labstack/echo/v5"
 
+	"github.com/tailcut/tailcut/internal/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -21,7 +21,7 @@ func Route(c *echo.Context) (string, error) {
 	case echo.RouteAny:
 		return path, nil
 	case "":
-		if route.Name == "" && !saidBeforeRouting.Swap(true) {
+		if route.Name == "" && saidBeforeRouting.Due() {
 			slog.Default().Warn("echolimit: Route is asked before Echo has found the route, so all requests share one limit; mount the limit with e.Use, on a group or on a route, not with e.Pre",
 				"code", "before-routing")
 		}
@@ -29,4 +29,4 @@ func Route(c *echo.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request(), path), nil
 }
 
-var saidBeforeRouting atomic.Bool
+var saidBeforeRouting notice.Once

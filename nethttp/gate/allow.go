@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see
@@ -74,11 +75,11 @@ func knownOf(l *core.Limiter) *known {
 }
 
 // saidIgnored is whether a handler was reported that goes on although Allow has answered its request.
-var saidIgnored atomic.Bool
+var saidIgnored notice.Once
 
 // ignored is the error of a write after Allow has answered. It logs the first one.
 func ignored(adapter, action string) error {
-	if !saidIgnored.Swap(true) {
+	if saidIgnored.Due() {
 		slog.Default().Warn(adapter+": a handler has written a response after Allow had answered the request; it is not sent, but what else the handler does is done: return if the decision is not Allowed",
 			"code", "refusal-ignored", "action", action)
 	}

@@ -9,10 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"sync/atomic"
-	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/internal/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -49,40 +48,32 @@ func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()
 
 // log logs a failure, unless the request is at fault or the client has disconnected.
 func (f *Failure) log(ctx context.Context, l *failureLog) {
-	due, text, code := &l.broken, ": a request cannot be limited", "not-limited"
-	unrouted := errors.Is(f, keyfuncs.ErrNoRoute)
+	due, text, code := interface{ Due() bool }(&l.broken), ": a request cannot be limited", "not-limited"
 	switch {
-	case f.Status == http.StatusBadRequest, f.down() && ctx.Err() != nil, unrouted && l.unrouted.Swap(true):
+	case f.Status == http.StatusBadRequest, f.down() && ctx.Err() != nil:
 		return
-	case unrouted:
-		due = new(rarely)
+	case errors.Is(f, keyfuncs.ErrNoRoute):
+		due = &l.unrouted
 	case f.down():
 		due, text, code = &l.down, ": the store has no answer; requests are answered 503", "no-answer"
 	}
-	if due.now() {
+	if due.Due() {
 		slog.Default().Error(f.adapter+text, "code", code, "error", f)
 	}
 }
 
 // A failureLog remembers when failures were logged, so that the log has one line a minute.
 type failureLog struct {
-	unrouted     atomic.Bool // whether ErrNoRoute was logged
-	nothing      atomic.Bool // whether a refusal by core.Nothing was logged
+	unrouted     notice.Once // ErrNoRoute
+	nothing      notice.Once // a refusal by core.Nothing
 	down, broken rarely
 }
 
 // handlers logs the failures of Allow, which has no gate.
 var handlers failureLog
 
-// rarely allows a log line once a minute.
-type rarely struct{ last atomic.Int64 }
-
-var start = time.Now()
-
-func (r *rarely) now() bool {
-	was, now := r.last.Load(), int64(time.Since(start))
-	return (was == 0 || now-was > int64(time.Minute)) && r.last.CompareAndSwap(was, now)
-}
+// rarely logs errors.
+type rarely struct{ notice.Rarely }
 
 // log is deferred, and logs an error or a panic, which becomes the error. A lease that has ended is no
 // failure.
@@ -90,7 +81,7 @@ func (r *rarely) log(adapter, text, code string, err *error) {
 	if v := recover(); v != nil {
 		*err = panicked(v)
 	}
-	if *err != nil && !errors.Is(*err, core.ErrLeaseEnded) && r.now() {
+	if *err != nil && !errors.Is(*err, core.ErrLeaseEnded) && r.Due() {
 		slog.Default().Error(adapter+text, "code", code, "error", *err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/internal/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -61,7 +62,7 @@ type Gate[C any] struct {
 	unreleased rarely // logs that a slot could not be renewed or released
 	twice      suspicion
 	right      suspicion   // see noteRight
-	entered    atomic.Bool // warnEntered has logged
+	entered    notice.Once // warnEntered has logged
 }
 
 // A mounted is a Subject of a gate, and what its first requests may show.

@@ -60,7 +60,7 @@ func Hold(r *http.Request) (release func()) {
 	for s := slotIn(r.Context()); s != nil; s = s.outer {
 		if s.use() {
 			slots = append(slots, s)
-		} else if s.failed.now() {
+		} else if s.failed.Due() {
 			slog.Default().Error(s.adapter+": Hold was called after the handler had returned, and the slot is free already; call it before", "code", "hold-too-late")
 		}
 	}
@@ -89,7 +89,7 @@ func (h *hold) release() {
 
 // lose is for slots whose release nobody can call any more: they would be renewed as long as the process lives.
 func lose(slots []*slot) {
-	if s := slots[0]; s.failed.now() {
+	if s := slots[0]; s.failed.Due() {
 		slog.Default().Error(s.adapter+": a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case", "code", "hold-dropped")
 	}
 	go func() { // the store may take its time

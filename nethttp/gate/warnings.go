@@ -138,7 +138,7 @@ const (
 
 // warnEntered logs once that a request that had a slot has entered this limit, which shares its slots.
 func (g *Gate[C]) warnEntered() {
-	if !g.entered.Swap(true) {
+	if g.entered.Due() {
 		slog.Default().Warn(g.name+": a request was charged twice: it had a slot of InFlight, and entered a limit with the same slots again; it keeps the one slot, and each pass is charged to rate limits; maybe the middleware is mounted twice, or a handler has the framework or the mux serve its request again: mount the limit where a request passes once, or give the other one another action or name",
 			"code", "charged-twice")
 	}
@@ -155,7 +155,7 @@ func (g *Gate[C]) noteRight(c C, a *attempt, status int) {
 
 // noteNothing logs once that an action was refused by core.Nothing. Somebody has asked for that, so it is no warning.
 func (l *failureLog) noteNothing(a *attempt) {
-	if a.decision.Reason != core.ReasonNothing || l.nothing.Swap(true) {
+	if a.decision.Reason != core.ReasonNothing || !l.nothing.Due() {
 		return
 	}
 	action := a.action

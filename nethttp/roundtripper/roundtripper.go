@@ -30,11 +30,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // New returns a RoundTripper that waits for the call's turn, and then sends it with next; nil is
@@ -70,7 +70,7 @@ func New(next http.RoundTripper, calls *core.Limiter, account string) http.Round
 	if banning, err := calls.With(core.BanPolicy{}); err == nil { // else it has a policy
 		calls = banning
 	}
-	return &transport{next: next, calls: calls, account: account, start: time.Now()}
+	return &transport{next: next, calls: calls, account: account}
 }
 
 type transport struct {
@@ -78,8 +78,7 @@ type transport struct {
 	calls   *core.Limiter
 	account string
 
-	start  time.Time
-	logged atomic.Int64 // when a failed ban was logged, since start; 0 is never
+	lost notice.Rarely // a ban that has failed
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -98,7 +97,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if pause := retryAfter(resp); pause >= time.Millisecond {
-		if err := t.ban(context.WithoutCancel(r.Context()), host, min(pause, longest).Truncate(time.Millisecond)); err != nil && t.due() {
+		if err := t.ban(context.WithoutCancel(r.Context()), host, min(pause, longest).Truncate(time.Millisecond)); err != nil && t.lost.Due() {
 			slog.Default().Error("roundtripper: a Retry-After cannot be kept; calls go on", "code", "retry-after-lost", "error", err)
 		}
 	}
@@ -128,12 +127,6 @@ func (t *transport) ban(ctx context.Context, host string, pause time.Duration) e
 		return err
 	}
 	return t.calls.Ban(ctx, t.account, host, pause)
-}
-
-// due allows a log line once a minute.
-func (t *transport) due() bool {
-	was, now := t.logged.Load(), int64(time.Since(t.start))+1
-	return (was == 0 || now-was > int64(time.Minute)) && t.logged.CompareAndSwap(was, now)
 }
 
 // longest is the longest wait that is heeded.

@@ -228,7 +228,7 @@ func TestAnErrorIsOfThoseWithoutAReply(t *testing.T) {
 			}
 			return all
 		})
-		q.panicLogged = time.Now() // so that it is not logged
+		q.panicked.Due() // so that it is not logged
 		var wg sync.WaitGroup
 		for _, key := range []string{"first", "replied", "own", "all"} {
 			wg.Go(func() {

@@ -37,6 +37,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // ErrBusy says that too many calls are waiting for an answer. The call was not sent.
@@ -90,13 +92,14 @@ type Queue struct {
 	sharded  atomic.Bool // two keys may be on two servers
 	reached  atomic.Bool // a command was answered
 
+	panicked notice.Rarely // the client or a hook of it
+
 	// mu guards all below, the lanes, and where a call is. Methods of a Queue lock it, but for lane and
 	// startTicking. Methods of a Call, a lane and its parts are called with it.
-	mu          sync.Mutex
-	lanes       map[route]*lane
-	maxCalls    int  // of a lane
-	ticking     bool // the timer is set
-	panicLogged time.Time
+	mu       sync.Mutex
+	lanes    map[route]*lane
+	maxCalls int  // of a lane
+	ticking  bool // the timer is set
 }
 
 // New makes a queue. It sends nothing.

@@ -288,16 +288,11 @@ func (command) NoRetry() bool { return true }
 // guard turns a panic of the client or one of its hooks into an error: otherwise it would end the
 // process. It logs one a minute. It is deferred.
 func (q *Queue) guard(err *error) {
-	v := recover()
-	if v == nil {
-		return
-	}
-	*err = fmt.Errorf("panic: %v", v)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if time.Since(q.panicLogged) > time.Minute {
-		q.panicLogged = time.Now()
-		slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
-			"code", "redis-panic", "panic", v)
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("panic: %v", v)
+		if q.panicked.Due() {
+			slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
+				"code", "redis-panic", "panic", v)
+		}
 	}
 }
