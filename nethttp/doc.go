@@ -12,6 +12,19 @@
 // form. [Allow] limits an action that only the handler knows. Package nethttp/roundtripper limits the calls
 // that a program makes to other servers.
 //
+// # I want to
+//
+//   - limit by address in one line: [PerIP], also behind proxies
+//   - limit users by name, and guests by address: [Limit] with keyfuncs.First
+//   - limit a user and their organization: [LimitAll]
+//   - lock a login after failures: Config.OnlyFailures; see "Only failures", program examples/login
+//   - limit requests in progress, streams and sockets: core.InFlight and [Hold]; see "Requests at the same time"
+//   - give each plan its limits: Config.Limiter, or package core/plans; program examples/quota
+//   - charge what the handler finds out: [Allow] before the work, [Settle] after it
+//   - let requests wait instead of refusing them: Config.MaxWait
+//   - answer in another form, or with other headers: Config.Deny, Config.Fail, Config.Headers
+//   - mount it right: "Where to mount it"; understand a line of the log: "Warnings"
+//
 // # Responses
 //
 // If a limit has decided a request, the response has these headers, whatever its status. Two responses lack
@@ -224,8 +237,7 @@
 //	                 limit again, which is always noticed.
 //	not-included     An action was refused by core.Nothing. The line has the first such action of a middleware, or of
 //	                 all calls of Allow. It has the level Info: remove the limit if the action should pass.
-//	after-the-handler
-//	                 A response was written before the limit of ginlimit decided, so it limits nothing. Give the
+//	after-the-handler  A response was written before the limit of ginlimit decided, so it limits nothing. Give the
 //	                 limit before the handler: r.POST(path, limit, handler).
 //	refusal-ignored  A handler of Echo has written a response after Allow had answered the request. It is
 //	                 not sent, but the handler's action was done: return if the decision is not Allowed.

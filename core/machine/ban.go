@@ -1,15 +1,16 @@
 package machine
 
-// A BanRule is a ban policy in integers: so many Refusals within Within lead to a ban; if Refusals is 0,
-// none does. Bans are the lengths of the first ban, the second and so on, and the last one repeats.
-// After ForgetAfter without a refusal or a ban, the next ban is the first again. Times are microseconds.
+// A BanRule is a ban policy in integers. Refusals within the time Within lead to a ban. If Refusals
+// is 0, no number of them does. Bans are the lengths of the first ban, of the second and so on. All
+// further bans are as long as the last one. After ForgetAfter without a refusal or a ban, the next
+// ban is the first again. Times are microseconds.
 type BanRule struct {
 	Refusals            int
 	Within, ForgetAfter int64
 	Bans                []int64
 }
 
-// NewBan makes the rule of a ban policy. It keeps b.
+// NewBan makes the rule of a ban policy. The rule keeps b, so b must not be changed.
 func NewBan(b *BanRule) Rule {
 	return Rule{Kind: KindBan, machine: forms[FormBans].machine, records: b.Refusals > 0, Max: int64(b.Refusals), Ban: b}
 }

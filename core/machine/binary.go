@@ -9,13 +9,13 @@ import (
 // ErrBinary is the error of Unmarshal for bytes that are not a state of the rule.
 var ErrBinary = errors.New("machine: the bytes are not a state of the rule")
 
-// The first byte of a binary state is the format's version. The second byte is the state's form.
-// Numbers are varints, and instants after the first are differences. A clock that steps back moves
-// a state with it, so an instant may be negative.
+// The first byte of a binary state is the version of the format. The second byte is the state's
+// form. Numbers are varints. Each instant after the first is written as the difference to the one
+// before. If the clock steps back, a state moves with it, so an instant may be negative.
 const binaryVersion = 1
 
-// Marshal returns a state in a format that Unmarshal reads, in this and in later versions. The zero State
-// has no bytes.
+// Marshal returns the bytes of a state. Unmarshal reads them, in this version and in later ones.
+// The zero State has no bytes.
 func (r *Rule) Marshal(s State) []byte {
 	if s == (State{}) {
 		return nil
@@ -23,8 +23,8 @@ func (r *Rule) Marshal(s State) []byte {
 	return r.machine.save(r, []byte{binaryVersion, byte(r.Kind.Form())}, s)
 }
 
-// Unmarshal returns the state that Marshal returned as b, by this rule or by one that shares the state. It
-// does not keep b. Its error is [ErrBinary].
+// Unmarshal returns the state whose bytes are b. Marshal has made b, by this rule or by a rule that
+// shares the state. Unmarshal does not keep b. If b is anything else, the error is [ErrBinary].
 func (r *Rule) Unmarshal(b []byte) (State, error) {
 	if len(b) == 0 {
 		return State{}, nil

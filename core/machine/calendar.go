@@ -7,10 +7,10 @@ import (
 
 // A Calendar divides time into the minutes, hours, days, weeks, months or years of a time zone.
 //
-// A day, week, month or year begins at the first instant whose local date is not before its first
-// date. Midnight may not exist, and a clock that is set back after midnight does not begin the day
-// again. Minutes and hours are those of the local clock: an hour that is repeated is another one,
-// and one in which the clock is changed ends there.
+// A day, week, month or year begins at the first instant whose local date is its first date or
+// later. Midnight may not exist. A clock that is set back after midnight does not begin the day
+// again. Minutes and hours follow the local clock. If the clock repeats an hour, that is another
+// hour. An hour in which the clock is changed ends at the change.
 type Calendar struct {
 	unit calendarUnit
 	loc  *time.Location
@@ -33,12 +33,13 @@ func NewCalendar(unit string, from int, loc *time.Location) *Calendar {
 // Location is the time zone.
 func (c *Calendar) Location() *time.Location { return c.loc }
 
-// Longest is how long a period can be, in microseconds. It is 0 if there is no such unit. A day, week,
-// month or year in which the clock is set back is longer by that.
+// Longest returns the length of the longest period, in microseconds, or 0 if there is no such unit.
+// It leaves out changes of the clock: a day, week, month or year in which the clock is set back is
+// longer.
 func (c *Calendar) Longest() int64 { return int64(c.unit.longest / time.Microsecond) }
 
-// Period returns the start of the period that has the instant, and its end, which is the start of the
-// next one. All are microseconds since 1970.
+// Period returns the start and the end of the period of an instant. The end is the start of the
+// next period. All are in microseconds since 1970.
 func (c *Calendar) Period(unix int64) (start, end int64) {
 	if p := c.last.Load(); p != nil && p.start <= unix && unix < p.end {
 		return p.start, p.end
@@ -58,8 +59,8 @@ func (c *Calendar) compute(unix int64) (start, end int64) {
 	return start * 1e6, end * 1e6
 }
 
-// A calendarUnit has a date if it is a day or longer: the first date of the n-th period after the one
-// that has a day.
+// A calendarUnit of a day or longer has the function date: it returns the first date of the n-th
+// period after the period of a day.
 type calendarUnit struct {
 	longest time.Duration
 	date    func(day time.Time, n int) time.Time
@@ -133,8 +134,8 @@ func (c *Calendar) clock(t, length int64) (start, end int64) {
 	return max(start, from), min(end, to)
 }
 
-// segment returns the zone's offset at an instant, in seconds east of UTC, and from when until when
-// the zone's rule has it.
+// segment returns the zone's offset at an instant, in seconds east of UTC, and the start and end of
+// the time in which that offset holds.
 func (c *Calendar) segment(t int64) (offset, start, end int64) {
 	const ever = 1 << 60
 	at := time.Unix(t, 0).In(c.loc)
@@ -158,8 +159,8 @@ func (c *Calendar) offset(t int64) int64 {
 	return offset
 }
 
-// Starts returns the starts of the period before the one that has the instant, of that period and of the two after
-// it, in microseconds since 1970.
+// Starts returns the starts of four periods, in microseconds since 1970: the period before that of
+// the instant, that period, and the two after it.
 func (c *Calendar) Starts(unix int64) [4]int64 {
 	start, end := c.Period(unix)
 	before, _ := c.compute(start - 1)

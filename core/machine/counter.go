@@ -1,8 +1,8 @@
 package machine
 
-// counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. A state's N is the units
-// admitted in the window. The window ends when the state expires, or of a calendar linger before that. The
-// elastic one records refusals.
+// counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. A state's N is the
+// number of units admitted in the window. The window ends when the state expires. A calendar window
+// ends linger before its state expires. An ElasticWindow records refusals.
 type counter struct{ plain }
 
 func (r *Rule) elastic() bool { return r.Kind == KindElasticWindow }
@@ -29,8 +29,9 @@ func (*counter) load(r *Rule, d *decoder) State {
 	return State{Expires: end + r.linger(), N: count}
 }
 
-// check brings the counter to now. If another limiter has a higher max, the count may
-// exceed this one's. It is not cut: a write would lower it for that limiter too.
+// check brings the counter to now. If another limiter on the same state has a higher max, the count
+// may be above this limiter's max. It is not cut, because that would lower the count for the other
+// limiter too.
 func (*counter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	was := s.Expires
 	if r.Calendar != nil {
@@ -41,14 +42,14 @@ func (*counter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits,
 	return s, a.Mode.forced() || cost <= r.Max-s.count(now), s.Expires != was
 }
 
-// linger is how long the state of a calendar window is kept after its end. If the time of day
-// steps back over a boundary by at most this, neither period has its quota twice.
+// linger is how long the state of a calendar window is kept after the window's end. So if the time
+// of day steps back over a boundary by at most this time, neither period gets its quota twice.
 const linger = int64(1e6)
 
 // align is check for a calendar window. A count belongs to the period whose end is nearest to the
-// count's. The two may differ, since a monotonic clock and the time of day differ by microseconds each
-// time, and two processes may have different time zone data. Each count lasts until its own end at
-// least, so the period that begins last never has more than the quota.
+// end of the count. The two ends may differ: the monotonic clock and the time of day differ by
+// microseconds each time, and two processes may have different time zone data. Each count lasts at
+// least until its own end, so the period that begins last never admits more than the quota.
 func (r *Rule) align(s State, unix int64) State {
 	start, end := r.Calendar.Period(unix)
 	last := s.Expires - linger // the count's end
@@ -131,7 +132,7 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 	return s, true
 }
 
-// Opened reports whether the units of a refund are all of a charge that opened a window.
+// Opened reports whether a refund of units would give back a whole charge that opened a window.
 func (t Taken) Opened(units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
 func (*counter) save(r *Rule, b []byte, s State) []byte {

@@ -2,7 +2,8 @@ package machine
 
 import "iter"
 
-// A Kind is a kind of limit. A rule never reads a state of another kind's form.
+// A Kind is a kind of limit. The states of one kind are never read by a rule of a kind with another
+// [Form].
 type Kind uint8
 
 // The kinds of limits.
@@ -50,7 +51,7 @@ type kind struct {
 	prepaid     bool // a process may charge units before their actions: see Rule.WithPrepay
 }
 
-// A Form is how a kind uses a [State].
+// A Form is the way in which a kind uses a [State]. All kinds of one form have one machine.
 type Form uint8
 
 // The forms. They are also the second byte of a binary state, so their numbers stay.
@@ -62,8 +63,8 @@ const (
 	FormSlots                   // a *slotList
 )
 
-// forms is the table of all forms: the machine of each, and its name, which is that of its files in Go and
-// Lua.
+// forms lists for each form its machine and its name, which is also the name of the machine's files
+// in Go and Lua.
 var forms = [...]struct {
 	name    string
 	machine machine
@@ -87,10 +88,10 @@ func (k Kind) String() string {
 	return "invalid"
 }
 
-// Constructor is the name of the function in package core that makes a limit of the kind.
+// Constructor returns the name of the function in package core that makes a limit of the kind.
 func (k Kind) Constructor() string { return kinds[k].constructor }
 
-// Most is the highest quota of a limit of the kind.
+// Most returns the highest quota that a limit of the kind may have.
 func (k Kind) Most() int { return kinds[k].most }
 
 // Prepaid reports whether a process may charge units of such a limit before their actions: see

@@ -3,9 +3,9 @@ package machine
 // What each kind of limit computes, and what most of them have in common.
 
 // A machine is the arithmetic of the kinds with one form. Its first seven functions have their
-// counterparts in its Lua file, in the same order. They get and return states by value, so that none moves
-// to the heap. Only charge, refuse and amend change what More points to, because after a Peek a store drops the
-// state. These three and check report whether the state has changed.
+// counterparts in its Lua file, in the same sequence. They take and return states by value, so that
+// no state moves to the heap. After a Peek a store drops the state, so only charge, refuse and
+// amend change what More points to. These three and check report whether the state has changed.
 type machine interface {
 	// load reads what save has written.
 	load(r *Rule, d *decoder) State
@@ -16,8 +16,8 @@ type machine interface {
 	// charge charges a checked state that has room. It returns the reading too, for one more unit.
 	charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, charged State, changed bool)
 
-	// refuse leaves a checked state uncharged. If record is set, it records the refusal, or starts a bucket with
-	// Initial. It returns the reading too.
+	// refuse does not charge a checked state, and returns its reading. If record is set, it records
+	// the refusal, or starts a bucket with Initial.
 	refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, refused State, changed bool)
 
 	// read returns the reading of a checked state. Its Wait is that of the cost.
@@ -35,16 +35,17 @@ type machine interface {
 	prepay(r *Rule, d int64)
 }
 
-// numbers are most of a [Reading]. The compiler keeps no struct of more than four words in registers. The state comes
-// after them, and last in the arguments, so that it stays in the same registers.
+// numbers are most fields of a [Reading]. They are a separate struct of four words, because the
+// compiler keeps no larger struct in registers. Results have the state after the numbers, and
+// arguments have it last, so that it stays in the same registers.
 type numbers struct {
 	Count int64
 	Rest  Span
 	Wait  int64
 }
 
-// plain is what most machines have in common: a reading determines the later ones, and units that are
-// charged before their actions need no tighter rule.
+// plain has two methods that are the same for most machines: a reading determines all later
+// readings of the state, and units that are charged before their actions need no stricter rule.
 type plain struct{}
 
 func (plain) foreseen(*Rule, Reading, bool) bool { return true }

@@ -2,13 +2,14 @@ package machine
 
 import "cmp"
 
-// meter is the machine of buckets and funnels. A state is the instant at which the debt ends: the funnel
-// is then empty, or the bucket full. A charge moves the instant into the future, and nothing
-// moves as time passes. This is the virtual scheduling form of the generic cell rate
-// algorithm ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
+// meter is the machine of buckets and funnels. A state is the instant at which the debt ends: then
+// the funnel is empty, or the bucket is full. A charge moves this instant into the future. Nothing
+// moves as time passes. This is the virtual scheduling form of the generic cell rate algorithm
+// ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
-// The state expires at the TAT, rounded up, and N is the TAT's fraction. With a debt in More it may expire later: of
-// a bucket with Initial when it is forgotten, and else when no refund matters any more.
+// The state expires at the TAT, rounded up. N is the fraction of the TAT. If More is a
+// debt, the state may expire later: when a bucket with Initial is forgotten, or when no refund
+// matters any more.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type meter struct{}
@@ -18,8 +19,9 @@ type meter struct{}
 type debt struct {
 	At Span // the TAT
 
-	// Turns, if not 0, is the instant of the last charge that left a debt above the quota: one
-	// that reserved a turn for a waiting caller, or negated one with ModeOwe, which reserves none.
+	// Turns, if not 0, is the instant of the last charge that left a debt above the quota, if that
+	// charge reserved a turn for a waiting caller. If the charge was made with ModeOwe, Turns is
+	// the negated instant, because no turn was reserved.
 	Turns int64
 
 	Refunds *refunds // those that still matter
@@ -54,8 +56,8 @@ func (d debt) left(now int64) Span {
 	return Span{d.At.Whole - now, d.At.Part}
 }
 
-// state is the state of a debt. A bucket with Initial is forgotten at the instant forget. A state that is more than
-// a TAT is written to m, if that is not nil.
+// state returns the state of a debt. forget is the instant at which a bucket with Initial is
+// forgotten. If the state needs more than a TAT, it is written to m, or to new memory if m is nil.
 func (d debt) state(r *Rule, forget int64, m *debt) State {
 	s := State{Expires: d.At.Ceil(), N: uint32(d.At.Part)}
 	if r.ForgetAfter == 0 && d.Turns == 0 && d.Refunds == nil {
@@ -97,8 +99,8 @@ func (*meter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, c
 	return s, a.Mode.forced() || cost <= r.Max && !left.add(r.Time(cost), r.Parts).exceeds(bound), changed
 }
 
-// correct returns a state as it is at now if the clock stepped back, or if another limiter has a longer
-// ForgetAfter.
+// correct returns the state as it counts at now. It differs from s if the clock stepped back, or if
+// another limiter with a longer ForgetAfter wrote s.
 func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 	d, forget := r.debt(s, now), min(s.Expires, now+r.ForgetAfter)
 	left, back := d.left(now), max(d.Turns, -d.Turns)-now
@@ -180,8 +182,8 @@ func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return numbers{Rest: left, Wait: r.Delay(left, r.Time(cost))}, 0
 }
 
-// amend takes the units' time from the debt, as [Rule.Amend] says. While turns are reserved, only the last one can be
-// given back: else a later turn would come too early.
+// amend takes the units' time from the debt, as [Rule.Amend] says. While turns are reserved, only
+// the last turn can be given back. Otherwise a later turn would come too early.
 func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	d := r.debt(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
@@ -213,8 +215,8 @@ func (*meter) save(r *Rule, b []byte, s State) []byte {
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }
 
-// Delay is how long, in microseconds, a cost that takes a time waits until it fits into a meter of which so much
-// is owed. It is not positive if the cost fits now.
+// Delay returns the time, in microseconds, after which a cost fits into a meter in which owed is
+// owed. time is the time that the cost takes. If the cost fits now, Delay is not positive.
 func (r *Rule) Delay(owed, time Span) int64 {
 	return owed.add(time, r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
@@ -224,8 +226,8 @@ func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }
 
-// prepay takes from the quota what the meter gains or drains meanwhile: the actions of any time were charged
-// within that time and so long before it.
+// prepay lowers the quota by what the meter gains or drains in d, because the actions of any
+// interval may have been charged up to d before it.
 func (*meter) prepay(r *Rule, d int64) {
 	gain := r.units(Span{Whole: d}, Span{})
 	if (Span{Whole: d}).exceeds(r.Time(gain)) {

@@ -1,22 +1,24 @@
 package machine
 
-// The queue of instants of trail.go. log.lua and ring.lua keep theirs in Redis, and have functions of
-// other names: trail.lua lists them. at is fromNewest there, dead is live, and push and drop are part of save.
+// The queue of instants of trail.go. In Redis the queues are in log.lua and ring.lua, whose
+// functions have other names: trail.lua lists them. fromNewest there is at here, and live is dead.
+// push and drop are a part of save.
 
 import "slices"
 
-// A queue holds up to maxInline entries itself. A longer one has a block, which is compacted when
-// it is full. One of more than oneBlock entries has blocks of chunk entries, so that no charge
-// copies a long queue.
+// A queue holds up to maxInline entries itself. A longer queue has a block, which is compacted when
+// it is full. A queue of more than oneBlock entries has several blocks of chunk entries, so that no
+// charge copies all of a long queue.
 const (
 	maxInline = 5
 	chunk     = 128
 	oneBlock  = 3900 // such a block just fits the allocator's largest class, 32 KiB
 )
 
-// queue is the state of a SlidingWindow or MovingWindow: the instants of the last
-// actions, oldest first. A copy of it shares its blocks. A full queue takes 8 to 9 bytes per instant. A
-// growing one takes at most 17, at most 13 from 640 instants, and at most 9 from 4,000.
+// queue is the state of a SlidingWindow or MovingWindow: the instants of the last actions, oldest
+// first. A copy shares the blocks of the original. A full queue takes 8 to 9 bytes for each
+// instant. A queue that grows takes at most 17 bytes, from 640 instants on at most 13, and from
+// 4,000 instants on at most 9.
 type queue struct {
 	back   int64 // subtracted from every entry: how far the clock has stepped back since
 	n      int32
@@ -30,8 +32,8 @@ func (*queue) form() Form { return FormTrail }
 // len is how many entries are kept, including those older than the period.
 func (q *queue) len() int { return int(q.n) }
 
-// at is the i-th entry, the oldest being the 0th, in microseconds on the store's
-// clock.
+// at returns the i-th entry, in microseconds on the store's clock. The oldest entry has the index
+// 0.
 func (q *queue) at(i int) int64 { return *q.place(i) - q.back }
 
 func (q *queue) newest() int64 {
@@ -125,8 +127,8 @@ func (q *queue) drop(k int) {
 	}
 }
 
-// dead is how many entries are at or before the instant at. Usually that is few or
-// all, so the search starts at the oldest and doubles its step.
+// dead returns the number of entries that are not later than the instant at. Usually these are few
+// or all, so the search starts at the oldest and doubles its step.
 func (q *queue) dead(at int64) int {
 	n := int(q.n)
 	if n == 0 || q.at(0) > at {

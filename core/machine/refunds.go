@@ -2,15 +2,17 @@ package machine
 
 import "slices"
 
-// refunds is what a meter remembers of refunds, so that no time is given back twice: [Rule.Amend] has the
-// rule. It is replaced, never changed.
+// refunds is what a meter remembers of refunds, so that it gives no time back twice: [Rule.Amend]
+// has the rule. It is replaced, never changed.
 //
-// For example, a funnel drains a unit a second. At 0 s A takes 5 units, then B takes 3: the TAT is 5 s, then 8 s.
-// A's refund makes it 3 s, which is remembered. At 4 s that has drained, and C takes 5 units. B's refund then gives
-// nothing back, because B's debt has ended at 3 s, and not at the 8 s that B knew.
+// For example, a funnel drains a unit a second. At 0 s the action A takes 5 units, so the TAT is 5
+// s. Then B takes 3 units: the TAT is 8 s. The refund of A makes it 3 s, which is remembered. At 4
+// s this debt has drained, and C takes 5 units. The refund of B then gives nothing back, because
+// B's debt ended at 3 s, and not at the 8 s that B's charge recorded.
 type refunds struct {
-	// Until is until when they are remembered: when all that was charged before the last refund has drained, and at
-	// least until a refund without these would have a higher number.
+	// Until is the instant at which all refunds are forgotten: when everything charged before the
+	// last refund has drained, and not before a refund in a new, empty list would get a higher
+	// number.
 	Until int64
 
 	After []refund // oldest first, each TAT later than the one before
@@ -32,8 +34,8 @@ func (f *refunds) last() int64 {
 	return f.After[len(f.After)-1].Number
 }
 
-// limit is the TAT up to which a charge may be given back. The charge knew of the refunds up
-// to known, and the TAT was after just after it.
+// limit returns the TAT up to which a charge may be given back. after is the TAT just after the
+// charge, and known is the number of the last refund before it.
 func (f *refunds) limit(after Span, known int64) Span {
 	if f == nil {
 		return after
@@ -57,8 +59,8 @@ type given struct {
 	known  int64
 }
 
-// add adds a refund at the instant now. Without the charge, the TAT after each refund since then would have
-// been less by the same time.
+// add adds a refund at the instant now. For each earlier refund since the charge, the TAT becomes
+// what it would have been without the charge.
 func (f *refunds) add(g given, parts, now int64) *refunds {
 	next := &refunds{Until: g.before}
 	if f != nil {
@@ -88,9 +90,9 @@ func (f *refunds) push(r refund, now int64) {
 	f.After = append(f.After[:n], r)
 }
 
-// merge makes one of the two refunds with the nearest TATs: it has the number of the later one and the TAT of
-// the earlier one. Of the TATs 1 s, 2 s and 5 s it leaves 1 s and 5 s. A charge between the first two is then
-// given back up to 1 s instead of 2 s: less, and never more.
+// merge makes one of the two refunds with the nearest TATs. The result has the number of the later
+// refund and the TAT of the earlier one. For example, 1 s, 2 s and 5 s become 1 s and 5 s. A charge
+// between the first two is then given back up to 1 s instead of 2 s: less, and never more.
 func (f *refunds) merge() {
 	gap := func(i int) int64 { return f.After[i+1].TAT.Whole - f.After[i].TAT.Whole }
 	nearest := 0

@@ -20,7 +20,7 @@ type Rule struct {
 
 	Prepay int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
 
-	// Windows, and InFlight, whose period is the lease of a slot.
+	// Windows, and InFlight, where Period is the lease of a slot.
 	Period   int64     // of a calendar window the longest one
 	Calendar *Calendar // nil but for a calendar window
 
@@ -75,18 +75,18 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// WithInitial makes a bucket start with n units instead of full, and forget its state
-// after forgetAfter without an admitted action. The state is kept for at least as long as
-// the bucket takes to fill, and a microsecond more: a user who waits must see it full.
+// WithInitial makes a bucket start with n units instead of full, and forget its state after
+// forgetAfter without an admitted action. The state is kept at least for the time that the bucket
+// takes to fill, and a microsecond more, so that a user who waits sees the bucket full.
 func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	r.Start = spanOf(r.pace, r.Max-n, r.Parts)
 	r.ForgetAfter = max(forgetAfter, r.Burst.Ceil()+1)
 	return r
 }
 
-// WithPrepay makes a rule whose units may be charged up to d microseconds before their actions, and which
-// still holds for the actions. A longer window or a smaller quota makes up for it. A quota of
-// which nothing is left is 0.
+// WithPrepay makes a rule that holds for actions even if their units are charged up to d
+// microseconds before them. It has a longer window or a smaller quota. If nothing of the quota is
+// left, the quota is 0.
 func (r Rule) WithPrepay(d int64) Rule {
 	r.Prepay = d
 	r.machine.prepay(&r, d)
@@ -96,7 +96,7 @@ func (r Rule) WithPrepay(d int64) Rule {
 // Rate is a meter's rate in lowest terms: n units per period.
 func (r *Rule) Rate() (n, period int64) { return r.Parts, r.pace }
 
-// A Mode says what an [Ask] may change.
+// A Mode says what a charge may change: for example nothing, or as much as fits.
 type Mode uint8
 
 // The modes of an [Ask].
@@ -114,41 +114,44 @@ func (m Mode) Asks() bool { return m == ModeCharge || m == ModePatient }
 // forced reports whether a charge of the mode is allowed whatever the state is: ModeForce, and those after it.
 func (m Mode) forced() bool { return m >= ModeForce }
 
-// An Ask is what a request to a rule has besides its cost.
+// An Ask is a request to a rule, without the cost.
 type Ask struct {
 	Mode Mode
 
-	// Ahead, in microseconds, lets a meter admit an action that long before it has room.
-	// The caller waits for its turn. Shadow rules ignore it.
+	// Ahead, in microseconds, lets a meter admit an action up to that time before it has room. The
+	// caller waits for its turn. Shadow rules ignore Ahead.
 	Ahead int64
 
 	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan; 0 is none.
 	Ban int64
 }
 
-// A State is what a store keeps for one rule, one user and one action: until when, a small number, and what
-// few states have besides. The zero State stands for a rule of which the store keeps nothing, and so does one
-// that has expired.
+// A State is what a store keeps for one rule, one user and one action: when it expires, a small
+// number, and for few states More. The zero State means that the store keeps nothing. So does a
+// state that has expired.
 //
-// [Rule.Marshal] makes bytes of it. A copy shares More with the original, and a charge changes that. So a
-// store that may discard what it has decided, as with a compare-and-swap that failed, loads the state again.
+// [Rule.Marshal] returns its bytes. A copy has the same More as the original, and a charge changes
+// More. So a store that may discard a decision, as after a compare-and-swap that failed, must load
+// the state again.
 type State struct {
 	Expires int64 // the store need not keep it from this instant on
 	N       uint32
 	More    More // nil for most buckets and funnels, and for all counters; then N counts, and else not
 }
 
-// More is what a state has besides two numbers. What it is belongs to the machine: a store only keeps it.
+// More is the part of a state beyond its two numbers. Only the machine knows its fields. A store
+// keeps it.
 type More interface{ form() Form }
 
-// An Entry is the part of one rule in a decision: its state, and what is decided of it. A store makes an
-// Entry of each rule of a charge, with the State that it keeps, and writes the State back if Dirty is set.
-// Package core's Charge does the rest for several rules at once, all or none.
+// An Entry is the state of one rule during a decision, and what is decided about it. A store makes
+// an Entry for each rule of a charge, with the State that it keeps. If Dirty is set after the
+// decision, the store writes the State back. Package core's Charge decides about several entries at
+// once, all or none.
 type Entry struct {
 	State
 
 	// Epoch is the store's instant 0, in microseconds since 1970. A store sets it if the rule has a
-	// Calendar. The time of day may be set, so it may be another one each time.
+	// Calendar. It may differ from decision to decision, because the time of day may be set.
 	Epoch int64
 
 	Dirty bool // the state is to be written, or deleted if it has expired
@@ -156,8 +159,8 @@ type Entry struct {
 	Reading // Fits is set by Check, the rest by Charge, Refuse or Read
 }
 
-// Check brings an entry to the instant now, in microseconds on the store's clock, and sets
-// Fits if the rule has room for the cost.
+// Check brings an entry to the instant now, in microseconds on the store's clock. It sets Fits if
+// the rule has room for the cost.
 func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
 	s, fits, changed := r.machine.check(r, now+e.Epoch, cost, a, e.dated())
 	if e.Fits = fits; changed {
@@ -177,8 +180,9 @@ func (e *Entry) set(v numbers, detail int64, s State, changed bool) {
 	e.Count, e.Rest, e.Wait, e.Detail = v.Count, v.Rest, v.Wait, detail
 }
 
-// Charge charges the cost to a checked entry: all of it, with ModeForce what fits, with ModeOwe what a
-// state can hold. Of a rule of Failures, nothing unless the mode is one of these two. It fills in the Reading.
+// Charge charges the cost to a checked entry, and fills in the Reading. It charges all of the cost,
+// or with ModeForce what fits, or with ModeOwe what a state can hold. A rule of Failures is charged
+// only with ModeForce or ModeOwe.
 func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 	if r.Failures && !a.Mode.forced() {
 		r.Read(e, now, cost)
@@ -195,12 +199,13 @@ func (r *Rule) most(mode Mode) int64 {
 	return r.Max
 }
 
-// RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
+// RecordsRefusals reports whether a refused action may change the state: see [Rule.Refuse].
 func (r *Rule) RecordsRefusals() bool { return r.records }
 
-// Refuse leaves a checked entry uncharged, and fills in the Reading. If record is set, which it is not while a ban
-// lasts, a rule that [Rule.RecordsRefusals] records the refusal, unless the caller is patient. A bucket with Initial
-// that has no state is started, whether the caller is patient or not.
+// Refuse does not charge a checked entry, and fills in the Reading. The refusal is recorded if
+// record is set, the caller is not patient, and the rule [Rule.RecordsRefusals]. record is never
+// set during a ban. A bucket with Initial that has no state is started, even if the caller is
+// patient.
 func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if r.Ban == nil {
 		record = record && !e.Fits && cost <= r.Max // what a later one could pass
@@ -209,31 +214,35 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	e.set(r.machine.refuse(r, now+e.Epoch, cost, record, e.dated()))
 }
 
-// A Reading is the numbers of a state after a decision. A store that decides elsewhere, in
-// Lua for example, makes Readings of its reply.
+// A Reading has the numbers of a state after a decision. A store that decides elsewhere, for
+// example in Lua, makes Readings from its reply.
 type Reading struct {
 	Fits  bool
 	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
 
-	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. After a charge, it is
-	// how long one more unit waits, and not positive if that has room too. Otherwise it may be any number. A ban:
-	// until it ends.
+	// Wait is the time after which the rule has room for the cost, if it has no room now and the
+	// cost is at most Max. After a charge, Wait is the time after which one more unit fits, and not
+	// positive if it fits now. During a ban it is the time until the ban ends. In all other cases
+	// it may be any number.
 	Wait int64
 
-	// Detail is one number of some kinds. A ban: bans in a row. A calendar window in which nothing counts, after
-	// Read: until the period ends. What an amendment of a charge needs: of a meter the number of the last refund, of
-	// slots the ID of the first.
+	// Detail has another meaning for each of these kinds:
+	//   - a ban: the number of bans in a row
+	//   - a calendar window in which nothing counts, after Read: the time until the period ends
+	//   - a meter whose charge can be amended: the number of the last refund
+	//   - slots whose charge can be amended: the ID of the first slot
 	Detail int64
 }
 
-// Read fills in the Reading of an entry that is neither charged nor refused: after Check, or after Amend.
+// Read fills in the Reading of an entry that is neither charged nor refused. It comes after Check
+// or Amend.
 func (r *Rule) Read(e *Entry, now, cost int64) {
 	v, detail := r.machine.read(r, now+e.Epoch, cost, e.dated())
 	e.set(v, detail, State{}, false)
 }
 
-// Remaining is how many units fit right now.
+// Remaining returns the number of units that fit right now.
 func (r *Rule) Remaining(v *Reading) int64 {
 	if r.Parts == 0 {
 		return max(0, r.Max-v.Count)
@@ -241,7 +250,7 @@ func (r *Rule) Remaining(v *Reading) int64 {
 	return r.units(r.Burst, v.Rest)
 }
 
-// Used is how many units count at present, a part of one as a whole one. It may be more than Max.
+// Used returns the number of units that count at present, rounded up. It may be more than Max.
 func (r *Rule) Used(v *Reading) int64 {
 	const most = 1 << 40 // only a state that is not of this package owes more
 	switch {
@@ -257,30 +266,31 @@ func (r *Rule) Used(v *Reading) int64 {
 	return used
 }
 
-// WritesUnits reports whether a charge writes each of its units, so that a high cost takes long.
+// WritesUnits reports whether a charge writes each of its units separately, so that a high cost
+// takes long.
 func (r *Rule) WritesUnits() bool { return forms[r.Kind.Form()].units }
 
-// Reserves reports whether the rule heeds Ask.Ahead, so that a turn can be reserved.
+// Reserves reports whether a turn can be reserved: whether the rule heeds Ask.Ahead.
 func (r *Rule) Reserves() bool { return r.Parts > 0 }
 
 // AtOnce reports whether the full quota comes back at once, when a window ends.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
 
-// Foreseen reports whether v determines the later readings of a state that nothing is charged to:
-// its full quota returns steadily, or at once when v.Rest is over. count says whether the Count
-// matters.
+// Foreseen reports whether v determines all later readings of the state, as long as nothing is
+// charged. Then the full quota returns steadily, or at once after v.Rest. count says whether the
+// later readings must have the right Count.
 func (r *Rule) Foreseen(v *Reading, count bool) bool {
 	return r.machine.foreseen(r, *v, count)
 }
 
-// Taken is what an admitted ask has charged: Cost units at the instant At, less what [Rule.Takes] leaves out.
-// Reading is the state's reading just after the charge.
+// Taken is what an admitted charge has taken: Cost units at the instant At, without the slots that
+// [Rule.Takes] leaves out. Reading is that of the state just after the charge.
 type Taken struct {
 	At, Cost int64
 	Reading  Reading
 }
 
-// An Amendment is a change of what an admitted ask has taken.
+// An Amendment changes what an admitted charge has taken.
 type Amendment struct {
 	Verb  Verb
 	Units int64 // of a refund, 1 to the cost
@@ -296,31 +306,39 @@ const (
 	VerbRenew               // have the lease of the slots begin now
 )
 
-// TakesSlots reports whether the rule counts actions in progress. Its charge is released, and not
-// refunded.
+// TakesSlots reports whether the rule counts actions in progress. Charges of such a rule are
+// released, and not refunded.
 func (r *Rule) TakesSlots() bool { return r.Kind.Form() == FormSlots }
 
-// Takes is how many units an ask of that cost takes: slots that the action has already are not taken again.
+// Takes returns how many units an action of that cost takes. Slots that the action already has are
+// not taken again.
 func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
 
-// Concerns reports whether an amendment changes states of the rule.
+// Concerns reports whether an amendment can change states of the rule: a release or renewal those
+// of InFlight, a refund all others.
 func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
 
-// Amend amends t in an entry's state as it is kept now. It sets Dirty if the state is to be written, or
-// deleted because it has expired. If there is nothing left to amend, it changes nothing.
+// Amend amends t in the present state of an entry. If the state is to be written, or deleted
+// because it has expired, Amend sets Dirty. If nothing is left to amend, it changes nothing. After
+// a refund the state has no more room than if the action had never happened, except that a bucket
+// with Initial stays started.
 //
-// After a refund the state has no more room than if the action had never happened, except that
-// a bucket with Initial stays started.
+// The refund of a meter. The end of a debt is the instant at which it will have drained.
+//   - e is the end just after the charge. If the end was earlier after any later refund, or is
+//     earlier now, e is the earliest.
+//   - The refund gives back the time that its units take at the rate, but at most the time from now
+//     to e. So the end now becomes earlier by that time, and this is the refund's end.
+//   - The ends of all other refunds since the charge become earlier by the same time.
 //
-// What a refund of a meter gives back: call the instant at which a debt will have drained its end. Let e be
-// the end just after the charge, but no later than the end now, nor than that of any refund since the charge.
-// The refund gives back the time that the units take at the rate, and at most that from now to e; the end now
-// is then earlier by that. The end of this refund is this new end, and the ends of the other refunds since the
-// charge become earlier by the same time. A refund does not matter any more if its end is not before that of a
-// later one, or if the end of a later one is past, or when all that was charged before the last refund has
-// drained, or if it gave nothing back. Eight refunds are remembered. Of nine, two in a row become one: those whose
-// ends, in whole microseconds, are the nearest, and of several such two the first. It has the earlier end and counts
-// as the later refund, so that a refund may give back less.
+// A refund is forgotten in these cases:
+//   - it gave nothing back
+//   - its end is not before that of a later refund
+//   - the end of a later refund is past
+//   - everything that was charged before the last refund has drained
+//
+// Eight refunds are remembered. If there are nine, two that follow each other become one: the two
+// whose ends, in whole microseconds, are nearest, and among equal pairs the first. The new one has
+// the earlier end and counts as the later refund. So a refund may give back less, but never more.
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
 	if e.Expires > now && r.Concerns(a) && (r.TakesSlots() || now >= t.At) {

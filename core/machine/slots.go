@@ -9,9 +9,9 @@ import (
 // slotList is the state of InFlight: the slots that are taken, in the order of At.
 type slotList []slot
 
-// A slot is one unit of a charge. At is the instant of the charge or of the last renewal. ID is
-// unique among the slots of a state and never changes, so a release or a renewal can be repeated
-// and never meets another action's slot. The slots of one charge have IDs in a row.
+// A slot is one unit of a charge. At is the instant of the charge, or of the last renewal. ID is
+// unique among the slots of a state and never changes. So a release or renewal can be repeated, and
+// never changes the slot of another action. The slots of one charge have consecutive IDs.
 type slot struct{ ID, At int64 }
 
 func (*slotList) form() Form { return FormSlots }
@@ -24,8 +24,9 @@ func (s State) slots(now int64) slotList {
 	return nil
 }
 
-// slotID is the first ID of an instant. Those of another instant, less than six days away, are others.
-// An instant has more IDs than there can be slots. On Redis they are random.
+// slotID returns the first ID for slots that are taken at an instant. Two instants less than six
+// days apart have different IDs. An instant has more IDs than there can be slots. On Redis the IDs
+// are random.
 func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 
 // slots is the machine of InFlight. A slot counts until it is released or its lease, which is the
@@ -154,8 +155,8 @@ func (*slots) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return
 }
 
-// amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
-// so that it finds them also after the clock stepped back.
+// amend releases or renews the slots of a charge, if their lease has not ended. It finds them by
+// their IDs, so a clock that stepped back does not matter.
 func (*slots) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.More.(*slotList)
 	first := t.Reading.Detail

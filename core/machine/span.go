@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// A Span is a time of Whole microseconds and the fraction Part/Parts of one. Parts is the
-// rule's, and Part is from 0 to Parts-1. So a rate of 7 per second never drifts.
+// A Span is a time: Whole microseconds and the fraction Part/Parts of one. Parts is the rule's.
+// Part is from 0 to Parts-1. So a rate of 7 per second is exact.
 type Span struct{ Whole, Part int64 }
 
 func (a Span) add(b Span, parts int64) Span {
@@ -37,7 +37,7 @@ func (a Span) Ceil() int64 { return a.Whole + min(a.Part, 1) }
 // beyond stands for all spans that are too long for a valid rule.
 const beyond = math.MaxInt64 / 4
 
-// Time is how long n units take at the rule's rate, cut at 2^61 microseconds.
+// Time returns the time that n units take at the rule's rate, at most 2^61 microseconds.
 func (r *Rule) Time(n int64) Span {
 	if n == 1 {
 		return r.Emission

@@ -5,10 +5,10 @@ import "math"
 // maxOwed is the most entries that ModeOwe leaves. A string of Redis cannot hold 74 million.
 const maxOwed = 70_000_000
 
-// trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
+// trail is the machine of SlidingWindow and MovingWindow. With CountRefused it records refusals.
 //
-// In trail.lua free is wait. There a charge only counts what save then adds to the queue in Redis; here
-// shift and record change the queue at once.
+// In trail.lua the function free is called wait. In Lua a charge only counts what save then adds to
+// the queue in Redis. In Go shift and record change the queue at once.
 type trail struct{}
 
 func (*trail) load(r *Rule, d *decoder) State {
@@ -23,8 +23,8 @@ func (*trail) load(r *Rule, d *decoder) State {
 // state is the state of a queue with entries.
 func (q *queue) state(r *Rule) State { return State{Expires: q.newest() + r.Period, More: q} }
 
-// free is the instant from which the rule has room for cost: when the last entry leaves the
-// window that is too many.
+// free returns the instant at which the rule has room for cost. Then so many entries have left the
+// window that cost more fit.
 func (q *queue) free(r *Rule, cost int64) int64 {
 	over := int64(q.n) - (r.Max - cost) - 1
 	if over < 0 {
@@ -69,8 +69,8 @@ func (m *trail) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, de
 	return v, 0, s, true
 }
 
-// refuse drops the oldest entries for the refusal: the newest Max stay, or more if a limiter with
-// a higher max wrote them, or ModeOwe.
+// refuse records a refusal, and drops the oldest entries for it. The newest Max entries stay, or
+// more if a limiter with a higher max or ModeOwe wrote them.
 func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, _ State, changed bool) {
 	q, live := s.queue(now)
 	if !live {

@@ -5,6 +5,20 @@
 //	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
 //	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
 //
+// # I want to
+//
+//   - start: the two lines above, and [Store.Connect] before the program serves; see "Client"
+//   - know what users may do while Redis is down: core.Fallback, core.FailOpen, and "Faults"
+//   - use a Cluster, a cloud service or a proxy: "Services and proxies"
+//   - give the store a Redis user and memory settings: "Server"
+//   - let two applications use one Redis: [Options].Prefix; see "Keys"
+//   - decide about a user and their organization on a Cluster: [Options].Tag
+//   - keep names of users out of Redis: [Options].Secret
+//   - relieve one busy key: core.Limit.Leased
+//   - read the history of a SlidingWindow: [Store.History]
+//   - run the library of functions without giving the program the permission: "Functions and scripts"
+//   - test: miniredis; see "Testing"
+//
 // # Client
 //
 // Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring, of Redis 6.2, 7, 8 or Valkey 8.
@@ -213,21 +227,20 @@
 //
 // # Codes in the log
 //
-//	redis-evicts           Redis has a bound on its memory and evicts keys: see "Server".
-//	redis-shared-prefix    Two applications have one Options.Prefix: see "Keys". Give each a prefix, or the same
-//	                       Options.App if that is wanted.
-//	prefix-colon           Options.Prefix ends in a colon, and the store adds one. Leave it out, unless there
-//	                       are keys of that name already.
-//	client-ignores-deadlines
-//	                       The client's options lack ContextTimeoutEnabled, and its ReadTimeout is longer than
-//	                       three of the store's timeouts: see "Client". Logged in Connect, or after 100 answers.
-//	redis-no-library       The library of functions cannot be loaded, so scripts run.
-//	redis-no-scripts       The server or a proxy refuses functions and scripts, so Redis decides nothing: see
-//	                       "Services and proxies".
-//	redis-foreign-library  Somebody has replaced the library, so scripts run. Find out who may use FUNCTION
-//	                       LOAD, and delete the library.
-//	redis-panic            The client panicked. If it was opening a connection, its pool has lost a place. Fix the
-//	                       cause and create a new client. Logged at most once a minute.
+//	redis-evicts              Redis has a bound on its memory and evicts keys: see "Server".
+//	redis-shared-prefix       Two applications have one Options.Prefix: see "Keys". Give each a prefix, or the same
+//	                          Options.App if that is wanted.
+//	prefix-colon              Options.Prefix ends in a colon, and the store adds one. Leave it out, unless there
+//	                          are keys of that name already.
+//	client-ignores-deadlines  The client's options lack ContextTimeoutEnabled, and its ReadTimeout is longer than
+//	                          three of the store's timeouts: see "Client". Logged in Connect, or after 100 answers.
+//	redis-no-library          The library of functions cannot be loaded, so scripts run.
+//	redis-no-scripts          The server or a proxy refuses functions and scripts, so Redis decides nothing: see
+//	                          "Services and proxies".
+//	redis-foreign-library     Somebody has replaced the library, so scripts run. Find out who may use FUNCTION
+//	                          LOAD, and delete the library.
+//	redis-panic               The client panicked. If it was opening a connection, its pool has lost a place. Fix the
+//	                          cause and create a new client. Logged at most once a minute.
 //
 // # Testing
 //
