@@ -3,12 +3,12 @@
 --
 -- The fields and functions have the names of meter.go, but for these:
 --
---   burst, burstPart  Burst
+--   burst         Burst, and burstPart its part
 --   debt, part    At, less the instant of the run: what is owed, or negative if it has drained
 --   turns, owed   Turns; owed if it is negative there
---   keep, forget  ForgetAfter, and Expires if there is a ForgetAfter; else nil
+--   keep, forget  ForgetAfter, and Expires if there is a ForgetAfter; else false
 --   more          false if there is no debt in More. If it may be, exists, turns, owed, forget and refunds are set
---   after, afterPart  the debt after a charge, which check computes
+--   after         the debt after a charge, and afterPart its part; check computes them
 --   correct       only for what is in More. check cuts the debt if it is above the quota and reserves no turn
 --
 -- arguments  the whole of cost and of burst; if parts > 1 or the bucket has Initial, also parts and
@@ -45,10 +45,8 @@ local function args(r, _, cost, burst, parts, rest)
 			r.start, r.startPart, r.keep = start + 0, startPart + 0, keep + 0
 		end
 	end
-	return {whole = cost + 0, part = costPart}, {
-		debt = 0, part = 0, after = 0, afterPart = 0, fits = false, dirty = false,
-		more = r.keep ~= false, exists = false, turns = false, owed = false, forget = false, refunds = false,
-	}
+	local s = {debt = 0, part = 0, after = 0, afterPart = 0, more = r.keep ~= false, fits = false, dirty = false}
+	return {whole = cost + 0, part = costPart}, s
 end
 
 -- parse reads a state that may be more than a tat. One that is forgotten is none.

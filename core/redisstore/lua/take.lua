@@ -36,8 +36,8 @@ local clock = require 'clock'
 local parsed, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
 
 -- parse reads a word: the rules of its limits, and in the same order their costs and states. A rule has the functions
--- of its machine too. first says which limits are the first ones of a further subject, takes whether the charge may take
--- slots, and why whether it matters which limits have no room: only if one records refusals or is a shadow.
+-- of its machine too. first says which limits are the first ones of a further subject. takes says whether the charge may
+-- take slots. why says whether it matters which limits have no room: it does if one records refusals or is a shadow.
 local function parse(word)
 	local mode, patient, ahead, at = string.match(word, '^(%l)(%??):?(%d*)()')
 	local ask = {
