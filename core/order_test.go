@@ -12,36 +12,46 @@ import (
 	"testing"
 )
 
-// A file of core uses only files above it in CONTRIBUTING's list of all of them, but for the exceptions there.
+// A file of core, or of gate, uses only files above it in CONTRIBUTING's list of all of them, but for the exceptions
+// there.
 func TestFilesReferOneWay(t *testing.T) {
+	filesReferOneWay(t, ".", "### Files of core\n", map[[2]string]bool{
+		{"decision.go", "record.go"}: true, {"record.go", "store.go"}: true,
+		{"limit.go", "meter.go"}: true, {"limit.go", "leased.go"}: true,
+	})
+	filesReferOneWay(t, "../nethttp/gate", "### Files of gate\n", nil)
+}
+
+func filesReferOneWay(t *testing.T, dir, heading string, exceptions map[[2]string]bool) {
 	guide, err := os.ReadFile("../.github/CONTRIBUTING.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, list, _ := strings.Cut(string(guide), "### Files of core\n")
+	_, list, _ := strings.Cut(string(guide), heading)
 	_, list, _ = strings.Cut(list, "|---|---|\n")
 	list, _, _ = strings.Cut(list, "\n\n")
 	place := map[string]int{"doc.go": 0}
 	for _, m := range regexp.MustCompile("`(\\w+\\.go)`").FindAllStringSubmatch(list, -1) {
 		place[m[1]] = len(place)
 	}
-	exceptions := map[[2]string]bool{
-		{"decision.go", "record.go"}: true, {"record.go", "store.go"}: true,
-		{"limit.go", "meter.go"}: true, {"limit.go", "leased.go"}: true,
-	}
 	fset, files := token.NewFileSet(), []*ast.File(nil)
-	names, err := filepath.Glob("*.go")
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range names {
+	for _, path := range names {
+		name := filepath.Base(path)
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		if _, listed := place[name]; !listed {
 			t.Errorf("%s is not in the list", name)
 		}
-		f, err := parser.ParseFile(fset, name, nil, 0)
+		code, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := parser.ParseFile(fset, name, code, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +62,7 @@ func TestFilesReferOneWay(t *testing.T) {
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	conf := types.Config{Error: func(error) {}} // of the imports, which are not read
-	pkg, _ := conf.Check("core", fset, files, info)
+	pkg, _ := conf.Check(dir, fset, files, info)
 	for use, o := range info.Uses {
 		from, to := fset.Position(use.Pos()), fset.Position(o.Pos())
 		if o.Pkg() == pkg && o.Pos().IsValid() && place[from.Filename] < place[to.Filename] && !exceptions[[2]string{from.Filename, to.Filename}] {

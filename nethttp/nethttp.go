@@ -305,6 +305,4 @@ func Hold(r *http.Request) (release func()) { return gate.Hold(r) }
 // origin, unless the server exposes them. Give them to the CORS middleware, such as
 // cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors. Mount that outside Limit, so
 // that a refusal is exposed too. The list has the headers of every Config.Headers.
-func ExposedHeaders() []string {
-	return []string{"Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy"}
-}
+func ExposedHeaders() []string { return gate.ExposedHeaders() }

@@ -29,27 +29,19 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		limit = m.config
 	}
 	cfg = cmp.Or(cfg, limit, &Config[C]{}) // answers; but the headers are those that are there, or else the Limit's, or else cfg's
-	hs := headers{Headers: cmp.Or(limit, cfg).Headers}
-	var outer shown
-	outer.read(h)
-	if outer.there {
-		hs.Headers = outer.headers
-	}
-	a := attempt{adapter: f.Name(), spread: cfg.SpreadRetryAfter, subject: subject{limiter: limiter, user: user, action: action}, cost: cost}
+	outer := look(h)
+	known := knownOf(limiter)
+	hs := headers{cmp.Or(outer.in, cmp.Or(limit, cfg).Headers.set()), known.policy}
+	a := attempt{adapter: f.Name(), subject: subject{limiter: limiter, user: user, action: action}, cost: cost}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	if a.decision.Limit > 0 {
-		known := knownOf(limiter)
-		hs.policy = known.policy
-		known.twice.noteTwice(&outer, &a, allowedTwice)
-	}
-	a.calendar = hs.policy.calendar(&a)
-	told := a.tell(&hs.policy)
-	hs.write(h, nil, &outer, &a, told)
+	t := a.tell(hs.policy, cfg.SpreadRetryAfter)
+	known.twice.noteTwice(&outer, &a, &t, allowedTwice)
+	hs.write(h, nil, &outer, &a, &t)
 	if !a.decision.Allowed {
 		handlers.noteNothing(&a)
-		err := answer(f, cfg, c, &a, told)
+		err := answer(f, cfg, c, &a, &t)
 		f.Finish(c, err, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision
@@ -57,7 +49,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 
 // A known is a limiter that Allow was given, and what is made of it once.
 type known struct {
-	policy policy
+	policy *policy
 	twice  suspicion
 }
 
@@ -65,7 +57,7 @@ var knowns [64]atomic.Pointer[known]
 
 // knownOf returns what is known of a limiter. Most are kept.
 func knownOf(l *core.Limiter) *known {
-	at := &knowns[maphash.Comparable(pickSeed, l)%uint64(len(knowns))]
+	at := &knowns[maphash.Comparable(limiterSeed, l)%uint64(len(knowns))]
 	if k := at.Load(); k != nil && k.policy.limiters[0] == l {
 		return k
 	}
@@ -102,6 +94,6 @@ func (a *attempt) allow(r *http.Request, hs Headers) {
 	}
 	a.asking = "action"
 	if a.key(a.action, nil) {
-		a.charge(r.Context(), false, 0)
+		a.charge(r.Context(), 0, nil)
 	}
 }

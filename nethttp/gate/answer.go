@@ -10,7 +10,7 @@ import (
 )
 
 // answer calls Deny or Fail. If they have not answered the request, the framework does.
-func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, told *core.Decision) (err error) {
+func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, t *told) (err error) {
 	if a.failure != nil && cfg.Fail != nil || a.failure == nil && cfg.Deny != nil {
 		var answered bool
 		if answered, err = callHook(f, cfg, c, a); answered {
@@ -20,7 +20,7 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, told *core.D
 	if a.failure != nil {
 		return f.Answer(c, a.failure.Problem(), err)
 	}
-	return f.Answer(c, refusal(told, cfg.Forbid), err)
+	return f.Answer(c, refusal(t, cfg.Forbid), err)
 }
 
 // callHook calls Deny or Fail, and reports whether they have answered.
@@ -30,7 +30,9 @@ func callHook[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered 
 	if a.failure != nil {
 		err = cfg.Fail(c, a.failure)
 	} else {
-		err = cfg.Deny(c, a.decision)
+		var d core.Decision
+		a.share(&d)
+		err = cfg.Deny(c, d)
 	}
 	return w.Answered(), err
 }

@@ -6,15 +6,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
 )
 
-// charge charges the cost to all subjects, and waits for their turn for at most that long. enters says
-// that the request enters a Limit, maybe inside another one, and that no handler calls Allow.
-func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
+// charge charges the cost to all subjects, and waits for their turn for at most that long. Slots that the request has
+// already, since it enters one Limit inside another, are not taken again: reused gets them, for endSlots. It is nil
+// for Allow, which takes slots in any case.
+func (a *attempt) charge(ctx context.Context, wait time.Duration, reused *[]*slot) {
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
 	var err error
@@ -31,8 +31,8 @@ func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
 			a.lease = lease
 		}
 	}
-	if enters && a.lease != 0 {
-		a.reuseSlots(ctx, subjects)
+	if reused != nil && a.lease != 0 {
+		*reused = reuseSlots(ctx, subjects)
 	}
 	if wait == 0 {
 		a.decision, err = core.All(ctx, subjects...)
@@ -56,40 +56,5 @@ func (a *attempt) failed(err error) {
 		a.fail(http.StatusInternalServerError, err)
 	default:
 		a.fail(http.StatusServiceUnavailable, err)
-	}
-}
-
-// reuseSlots has the subjects take no slot that the request has already, since it would wait for itself. These
-// slots stay taken until endReused.
-func (a *attempt) reuseSlots(ctx context.Context, subjects []core.Subject) {
-	for s := slotIn(ctx); s != nil; s = s.outer {
-		if !s.use() {
-			continue
-		}
-		before := slices.Clone(subjects)
-		for i := range subjects {
-			subjects[i] = subjects[i].Within(s.limiter, s.decision)
-		}
-		if slices.Equal(before, subjects) {
-			s.end()
-		} else {
-			a.reused = append(a.reused, s)
-		}
-	}
-}
-
-func (a *attempt) endReused() {
-	for _, s := range a.reused {
-		s.end()
-	}
-}
-
-// place has the decision count the subjects as the middleware does. [core.All] was not given an optional one
-// without a user.
-func (a *attempt) place() {
-	if n := a.decision.Subject; n > 0 && n <= len(a.further) { // else a foreign store has set it
-		a.decision.Subject = a.further[n-1].index
-	} else if a.failure == nil {
-		a.decision.Subject = a.index
 	}
 }

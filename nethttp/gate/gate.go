@@ -121,7 +121,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
 	}
-	g.headers = headers{cfg.Headers, newPolicy(limiters)}
+	g.headers = headers{cfg.Headers.set(), newPolicy(limiters)}
 	return g
 }
 

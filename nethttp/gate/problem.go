@@ -32,31 +32,31 @@ type Problem struct {
 const problemType = "application/problem+json" // the Content-Type
 
 // refusal is the problem of a refused action. forbid is Config.Forbid.
-func refusal(d *core.Decision, forbid bool) Problem {
+func refusal(t *told, forbid bool) Problem {
 	p := Problem{Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests}
 	switch {
-	case d.Reason == core.ReasonNothing:
+	case t.reason == core.ReasonNothing:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#not-included", "Not included"
 		p.Detail = "This action is not included in your plan, or it is switched off."
 		if forbid {
 			p.Status = http.StatusForbidden
 		}
 		return p
-	case d.RetryAfter == core.Never:
-		p.Detail = "This asks for more at once than the limit of " + strconv.Itoa(d.Limit) + " can ever allow."
+	case t.retryAfter == core.Never:
+		p.Detail = "This asks for more at once than the limit of " + strconv.Itoa(t.limit) + " can ever allow."
 		return p
-	case d.Reason == core.ReasonBanned:
+	case t.reason == core.ReasonBanned:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#banned", "Banned"
 		p.Detail = "You are temporarily banned from this action."
-	case d.Reason == core.ReasonInFlight:
+	case t.reason == core.ReasonInFlight:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#in-flight", "Too many requests at the same time"
-		p.Detail = "The limit of " + strconv.Itoa(d.Limit) + " at the same time is reached."
-	case d.Reason == core.ReasonFull:
+		p.Detail = "The limit of " + strconv.Itoa(t.limit) + " at the same time is reached."
+	case t.reason == core.ReasonFull:
 		p.Detail = "Too many users are being limited at present."
 	default:
-		p.Detail = "The limit of " + strconv.Itoa(d.Limit) + " has no room for this at present."
+		p.Detail = "The limit of " + strconv.Itoa(t.limit) + " has no room for this at present."
 	}
-	p.retry(ceilSeconds(d.RetryAfter))
+	p.retry(ceilSeconds(t.retryAfter))
 	return p
 }
 

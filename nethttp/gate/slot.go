@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,12 +35,12 @@ type slot struct {
 }
 
 // keepSlot begins to keep the slot of an attempt that is allowed.
-func (g *Gate[C]) keepSlot(ctx context.Context, a *attempt) *slot {
+func keepSlot(ctx context.Context, a *attempt, failed *rarely) *slot {
 	outer := slotIn(ctx)
 	for outer != nil && outer.ended() { // Gin and Echo leave it in a request that is served again
 		outer = outer.outer
 	}
-	s := &slot{attempt: *a, ctx: context.WithoutCancel(ctx), failed: &g.unreleased, outer: outer, since: time.Now(), users: 1}
+	s := &slot{attempt: *a, ctx: context.WithoutCancel(ctx), failed: failed, outer: outer, since: time.Now(), users: 1}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(s.lease/3, s.renew)
@@ -81,9 +82,7 @@ type hold struct {
 func (h *hold) release() {
 	h.once.Do(func() {
 		h.lost.Stop()
-		for _, s := range h.slots {
-			s.end()
-		}
+		endSlots(h.slots)
 	})
 }
 
@@ -92,11 +91,33 @@ func lose(slots []*slot) {
 	if s := slots[0]; s.failed.Due() {
 		slog.Default().Error(s.adapter+": a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case", "code", "hold-dropped")
 	}
-	go func() { // the store may take its time
-		for _, s := range slots {
-			s.end()
+	go endSlots(slots) // the store may take its time
+}
+
+// reuseSlots has the subjects take no slot that the request has already, since it would wait for itself. It
+// returns these slots, which stay taken until endSlots.
+func reuseSlots(ctx context.Context, subjects []core.Subject) (reused []*slot) {
+	for s := slotIn(ctx); s != nil; s = s.outer {
+		if !s.use() {
+			continue
 		}
-	}()
+		before := slices.Clone(subjects)
+		for i := range subjects {
+			subjects[i] = subjects[i].Within(s.limiter, s.decision)
+		}
+		if slices.Equal(before, subjects) {
+			s.end()
+		} else {
+			reused = append(reused, s)
+		}
+	}
+	return reused
+}
+
+func endSlots(slots []*slot) {
+	for _, s := range slots {
+		s.end()
+	}
 }
 
 // ended reports whether the slot has no user any more.

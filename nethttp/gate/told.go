@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 const (
@@ -20,33 +21,60 @@ const (
 	soon = time.Second
 )
 
-// tell returns the decision as the client is told it. If the store has failed, the client is told of the
+// A told is what of a decision the headers and the problem say.
+type told struct {
+	allowed                bool
+	reason                 core.Reason
+	limit, remaining       int
+	retryAfter, resetAfter time.Duration
+	subject, binding       int
+	calendar               *machine.Calendar // of the limit that binds, if it is a CalendarWindow
+}
+
+// reset is when the limit is whole again, in seconds since 1970 or from now. Seconds since 1970 are by the process's
+// clock, as in the Date header. Now is a little later than the decision, so a boundary of a calendar, a whole second,
+// would be rounded up to the next one.
+func (t *told) reset(since1970 bool) int64 {
+	if !since1970 {
+		return secondsUp(0, t.resetAfter)
+	}
+	now := time.Now().UnixNano()
+	if t.calendar != nil {
+		const second = 1e6
+		start, end := t.calendar.Period(now / 1000)
+		for _, boundary := range [...]int64{start, end} { // start, if it has passed since the decision
+			if late := (now+int64(t.resetAfter))/1000 - boundary; late >= 0 && late < second {
+				return boundary / second
+			}
+		}
+	}
+	return secondsUp(now, t.resetAfter)
+}
+
+// tell returns what the client is told of the decision. If the store has failed, the client is told of the
 // first limit with nothing left. If InFlight binds, the client is told to look again soon: a client that
 // waits for the end of a lease would waste the slots that are released before.
 //
 // If waits are spread, they are longer by whole seconds, up to a tenth of the wait: see spread.
 //
 // p is the policy of the limiter that usually decides.
-func (a *attempt) tell(p *policy) *core.Decision {
+func (a *attempt) tell(p *policy, spreads bool) told {
 	d := &a.decision
+	t := told{d.Allowed, d.Reason, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, d.Subject, d.Binding, a.calendar(p)}
 	switch {
 	case a.failure != nil && a.failure.down():
 		const retry = retrySeconds * time.Second
-		return &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry}
+		t.limit, t.retryAfter, t.resetAfter = a.limiter.Limits()[0].Quota(), retry, retry
 	case a.lease != 0 && a.slotBinds(p):
-		told := *d
-		told.ResetAfter = soon
-		if !d.Allowed {
-			told.RetryAfter = soon
+		t.resetAfter = soon
+		if !t.allowed {
+			t.retryAfter = soon
 		}
-		return &told
-	case a.spread && !d.Allowed && d.RetryAfter != core.Never:
-		told := *d
-		told.RetryAfter += min(spread(a.user, d.RetryAfter), core.Never-1-d.RetryAfter)
-		told.ResetAfter = max(d.ResetAfter, told.RetryAfter)
-		return &told
+	case spreads && !t.allowed && t.retryAfter != core.Never:
+		t.retryAfter += min(spread(a.user, d.RetryAfter), core.Never-1-d.RetryAfter)
+		t.resetAfter = max(d.ResetAfter, t.retryAfter)
 	}
-	return d
+	return t
 }
 
 // spread returns by how many seconds a wait is told longer, from 0 to a tenth of it. Of the refusals of a user each of
@@ -69,9 +97,9 @@ var (
 
 // slotBinds reports whether the binding limit is InFlight.
 func (a *attempt) slotBinds(p *policy) bool {
-	if !a.decision.Allowed {
-		return a.decision.Reason == core.ReasonInFlight
+	if d := &a.decision; d.Allowed {
+		p = a.policy(p)
+		return p.limits[p.bound(d.Subject, d.Binding)].Rule().TakesSlots()
 	}
-	p = p.of(a)
-	return p.limits[p.binding(&a.decision)].Rule().TakesSlots()
+	return a.decision.Reason == core.ReasonInFlight
 }

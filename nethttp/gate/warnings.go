@@ -5,50 +5,14 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
-
-// A suspicion is that a subject has the wrong keys or that a middleware is in the wrong place. It is
-// confirmed if the first requests, so many, show it without exception. seen counts them, and stays if the
-// suspicion is confirmed or cleared.
-type suspicion struct{ seen atomic.Int32 }
-
-const (
-	manyGuests  = 1000 // requests without the user of an optional subject
-	manyKeyless = 100  // requests without a user, or with a user and without an action
-	manyPorts   = 5    // users that are an address with a port
-	manySame    = 5    // requests that show the same limit twice
-	manyRight   = 1000 // successes of attempts that may fail
-)
-
-// note counts a request that shows it, and reports, once, that it is confirmed.
-func (s *suspicion) note(many int32) bool { return s.count(many) == many }
-
-// count is note, and returns how many requests have shown it, or 0 if that is settled.
-func (s *suspicion) count(many int32) int32 {
-	if s.open(many) {
-		return s.seen.Add(1)
-	}
-	return 0
-}
-
-// clear is for a request that shows that it is wrong.
-func (s *suspicion) clear(many int32) {
-	if s.open(many) {
-		s.seen.Store(many)
-	}
-}
-
-func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
 // noteKeyless notes that a subject had no key that could be read, which f is about, and logs if no request has
 // had one: a limit that is mounted before the login never has a user, and a proxy may write a client's address
@@ -117,14 +81,13 @@ func (m *mounted[C]) actionToLog(c C) (action string) {
 // noteTwice logs once if this limit shares its state with one further out, by what that one has shown:
 // something is used, now it is always the cost more, and the quota is the same, or of two windows the end.
 // Other limits may show the same by chance, but not every time.
-func (s *suspicion) noteTwice(outer *shown, a *attempt, remedy string) {
-	d := &a.decision
-	if !outer.there || a.cost == 0 || !d.Allowed || !s.open(manySame) {
+func (s *suspicion) noteTwice(outer *shown, a *attempt, t *told, remedy string) {
+	if outer.in == 0 || a.cost == 0 || !t.allowed || !s.open(manySame) {
 		return
 	}
 	used := outer.limit - outer.remaining
-	alike := outer.limit == int64(d.Limit) || outer.reset == outer.headers.reset(a, d.ResetAfter)
-	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
+	alike := outer.limit == int64(t.limit) || outer.reset == t.reset(outer.since1970)
+	if used < 1 || used+int64(a.cost) != int64(t.limit-t.remaining) || !alike {
 		s.clear(manySame)
 	} else if s.note(manySame) {
 		slog.Default().Warn(a.adapter+": each request was charged twice for one action; "+remedy, "code", "charged-twice")
@@ -158,59 +121,8 @@ func (l *failureLog) noteNothing(a *attempt) {
 	if a.decision.Reason != core.ReasonNothing || !l.nothing.Due() {
 		return
 	}
-	action := a.action
-	for _, s := range a.further {
-		if s.index == a.decision.Subject {
-			action = s.action
-		}
-	}
 	slog.Default().Info(a.adapter+": an action was refused because its limit is Nothing(); this is said once, for the first such action",
-		"code", "not-included", "action", action)
-}
-
-// actions counts how many actions a subject has, until it has many or so many requests have shown that it has
-// not. It keeps hashes, and one action, since a client may choose long paths.
-type actions struct {
-	over     atomic.Bool
-	latest   atomic.Pointer[string] // the latest new action: most subjects have one
-	mu       sync.Mutex
-	seen     map[uint64]struct{}
-	requests int
-}
-
-const (
-	manyActions   = 1000
-	enoughActions = 100_000 // requests
-)
-
-var actionSeed = maphash.MakeSeed()
-
-// knows reports whether an action need not be noted.
-func (a *actions) knows(action string) bool {
-	latest := a.latest.Load()
-	return latest != nil && *latest == action || a.over.Load()
-}
-
-// note notes an action, and reports true once: if there are many.
-func (a *actions) note(action string) bool {
-	h := maphash.String(actionSeed, action)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, known := a.seen[h]; !known {
-		if a.seen == nil {
-			a.seen = map[uint64]struct{}{}
-		}
-		a.seen[h] = struct{}{}
-		latest := action
-		a.latest.Store(&latest)
-	}
-	a.requests++
-	many := len(a.seen) > manyActions
-	if many || a.requests >= enoughActions {
-		a.seen = nil
-		return !a.over.Swap(true) && many
-	}
-	return false
+		"code", "not-included", "action", a.bound().action)
 }
 
 // warnActions logs once if a subject has many actions, as if they were paths.

@@ -1,0 +1,53 @@
+package gate
+
+// The headers X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
+
+import (
+	"net/http"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// As http.Header keeps them; on the wire their case does not matter.
+const (
+	headerLimit     = "X-Ratelimit-Limit"
+	headerRemaining = "X-Ratelimit-Remaining"
+	headerReset     = "X-Ratelimit-Reset"
+)
+
+// Seconds of the reset are since 1970 or from now.
+const (
+	xSince1970 set = 1
+	xDelta     set = 2
+)
+
+var xRateLimit = format{[]string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}, headerRemaining, readX}
+
+func writeX(h http.Header, v *values, p *policy, t *told, since1970 bool) {
+	if v == nil {
+		v = new(values)
+	}
+	v.of[0] = p.quota(t.limit)
+	end := v.put(1, len(v.digits), uint64(max(0, t.remaining)))
+	h[headerLimit], h[headerRemaining] = v.of[:1:1], v.of[1:2:2]
+	if t.reason == core.ReasonNothing {
+		delete(h, headerReset) // there will never be more
+		return
+	}
+	v.put(2, end, uint64(t.reset(since1970)))
+	h[headerReset] = v.of[2:]
+}
+
+func readX(h http.Header) (s shown) {
+	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
+	var ok bool
+	if s.remaining, ok = number(h[headerRemaining]); !ok {
+		return s
+	}
+	s.limit, _ = number(h[headerLimit])
+	s.reset, _ = number(h[headerReset])
+	if s.in = xDelta; s.reset >= longAgo {
+		s.in, s.since1970 = xSince1970, true
+	}
+	return s
+}
