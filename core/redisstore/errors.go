@@ -36,7 +36,7 @@ var (
 	// CalendarWindow. Set them. It matches core.ErrKey.
 	ErrClock error = keyError("redisstore: the clocks of this process and of Redis differ by more than a period of a CalendarWindow; set them")
 
-	// ErrReply says that the reply is not one of the script's. Nothing is read from it.
+	// ErrReply says that a reply is not one that the script gives. Nothing is read from it.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// maxPart bounds the user and the action in a key, in escaped bytes. A longer one is replaced
-// by its digest.
+// maxPart is the largest length of the user and of the action in a key, in escaped bytes. A longer
+// one is replaced by its digest.
 const maxPart = 128
 
 // A digest begins with a tag. In other parts a tag at the beginning is escaped, so that no

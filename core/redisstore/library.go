@@ -88,9 +88,10 @@ func register(p *program, module string) string {
 // how many keys there are.
 const head = 3
 
-// A way is how a server runs programs. Charges go by the script until the library is known to be there, to be
-// ours, and to run. That is found out beside them, by commands that charge nothing. So however a server or a
-// proxy says that it has no functions, no charge is sent for it, or sent twice.
+// A way is how a server runs programs: by functions or by scripts. Charges are sent as scripts
+// until it is known that the server has the library, that its code is ours, and that it runs.
+// Commands that charge nothing find that out. So it does not matter in which words a server or
+// proxy refuses functions: no charge is sent to find out, and none is sent twice.
 type way struct {
 	functions atomic.Bool
 	looked    atomic.Int64 // when it was last found out, in nanoseconds since 1970
@@ -189,9 +190,10 @@ func (s *wire) findWay(send batch.Send, w *way, key string) error {
 	return nil
 }
 
-// severalServers reports whether a proxy sends a command to one of several servers by its first key, and does not look
-// at the others. A table's address in a server's Lua tells the servers apart. If it changes between two commands with
-// one key, it tells nothing: on miniredis it always does, and else another server has taken over.
+// severalServers reports whether a proxy sends a command to one of several servers by its first
+// key, and does not look at the other keys. The address of a table in a server's Lua tells servers
+// apart. If the address differs between two commands with one key, it proves nothing: either it
+// always differs, as on miniredis, or another server has taken over.
 func (s *wire) severalServers(send batch.Send) bool {
 	table := func(key string) (address string) {
 		reply, err := send([]any{"eval", "return tostring(redis)", 1, key}, head)
@@ -226,8 +228,10 @@ func (s *wire) try(send batch.Send, command, name, key string) error {
 	return err
 }
 
-// compare peeks at keys, and at the first of them alone, and returns the error of that. If the server refuses the keys
-// only together, refusal says in what words. It must do so twice, since a server that fails may come back meanwhile.
+// compare peeks at keys in one command, and then at the first of them alone. err is the error of
+// the second peek. If the server refuses the keys only in one command, refusal is the text of that
+// error. The server must refuse them twice, because a server that failed the first time may have
+// recovered.
 func (s *wire) compare(send batch.Send, command, name string, keys ...string) (refusal, err error) {
 	refusal = s.peek(send, command, name, keys...)
 	if !isReply(refusal) {
@@ -248,8 +252,8 @@ func (s *wire) peek(send batch.Send, command, name string, keys ...string) error
 	return err
 }
 
-// ownKey returns a key on a server that no user has: those of users have a colon after the brace. It returns "" if the
-// server has no keys.
+// ownKey returns a key on a server that no user has. Keys of users have a colon after the brace,
+// and this key has none. If the server has no slots, ownKey returns "".
 func (s *wire) ownKey(server string) string {
 	for range 10_000 {
 		key := fmt.Sprintf("%s:{%d}", s.options.Prefix, rand.Uint64())
@@ -362,8 +366,8 @@ func (w *way) say(what, code string, err error) {
 // whose users may not. See the package documentation.
 func Library() string { return library }
 
-// refuses reports whether an error says that a command is refused, and not that the server is in a state that passes,
-// such as LOADING or NOAUTH.
+// refuses reports whether an error says that the server does not allow a command. It reports false
+// for errors of a state that ends, such as LOADING or NOAUTH.
 func refuses(err error) bool {
 	code, _, _ := strings.Cut(err.Error(), " ")
 	return isReply(err) && (code == "ERR" || code == "NOPERM" || code != strings.ToUpper(code))

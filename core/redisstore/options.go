@@ -37,22 +37,23 @@ type Options struct {
 	// another one every user has a new state.
 	Secret string
 
-	// Tag, if not nil, returns the hash tag of a user's keys; nil and "" are the user. Users with one
-	// tag have their keys in one slot of a Cluster, so that core.All decides about them in one step.
-	// If users are named "org-7/alice" and organizations "org-7", this makes the organization the tag:
+	// Tag, if not nil, returns the hash tag of a user's keys. If Tag is nil or returns "", the tag
+	// is the user. The keys of all users with one tag are in one slot of a Cluster, so that
+	// core.All decides about these users in one step. If users are named "org-7/alice" and
+	// organizations "org-7", this makes the organization the tag:
 	//
 	//	func(user string) string { org, _, _ := strings.Cut(user, "/"); return org }
 	//
-	// It is called for every decision, and must return the same for a user in all processes. With
-	// another one the users whose tag differs have a new state. A slot is on one server, so all users
-	// with one tag are.
+	// Tag is called for every decision, and must return the same for a user in all processes. If
+	// the tag of a user changes, the user has a new state. All users with one tag are on one
+	// server, because a slot is.
 	Tag func(user string) string
 
-	// NoRefusalCache has Redis decide every attempt. Set it in a test that moves the
-	// server's clock, or if a refusal must end as soon as another process ends it.
+	// NoRefusalCache makes Redis decide every attempt. Set it in a test that moves the server's
+	// clock, or if a refusal must end as soon as another process ends it.
 	NoRefusalCache bool
 
-	// NoFunctions has the server run the Lua as a script even if it has Redis Functions.
+	// NoFunctions makes the server run the Lua as a script even if it has Redis Functions.
 	NoFunctions bool
 }
 

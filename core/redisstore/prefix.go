@@ -18,8 +18,8 @@ const appTime = 30 * 24 * time.Hour
 // longestOther is how many bytes of another application's name the log has, beyond the length of this one's.
 const longestOther = 100
 
-// checkPrefix notes in Redis which application has the prefix, once for a store. It logs a warning if that is
-// another one.
+// checkPrefix writes to Redis, once for a store, which application has the prefix. If another
+// application has it, checkPrefix logs a warning.
 func (s *wire) checkPrefix(ctx context.Context) {
 	app := cmp.Or(s.options.App, mainModule())
 	if app == "" || s.prefixChecked.Swap(true) {

@@ -279,8 +279,8 @@ func distribute(reply []any, calls []*batch.Call) {
 	}
 }
 
-// decode reads a charge's part of the reply, which distribute has found: the instant if the charge
-// is amendable, and then the numbers of each limit.
+// decode reads the part of a reply that distribute has found for one charge: first, if the charge
+// is amendable, the instant, and then the numbers of each limit.
 func (r *request) decode(values []any) (readings []machine.Reading, now int64, err error) {
 	numbers := make([]int64, 0, len(values))
 	for _, v := range values {

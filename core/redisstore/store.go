@@ -65,11 +65,13 @@ func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Li
 // Dated says that the store knows the time of day.
 func (s *Store) Dated() {}
 
-// Connect opens connections to Redis: two, or if it is far away one for each millisecond of its
-// response time, at most PoolSize and 32. It also loads the library of functions, and returns an error if
-// the server runs neither that nor scripts, and it logs what looks wrong about the server and the client: see
-// "Codes in the log". Call it before the program serves. Otherwise the first calls open connections, in up to
-// six round trips, and may time out meanwhile. If Connect returns an error, the program can serve all the same.
+// Connect opens connections to Redis before the program serves, so that the first calls need not:
+// that takes up to six round trips, in which calls may time out. It opens two connections, or, if
+// Redis is far away, one for each millisecond of the response time, at most PoolSize and 32.
+//
+// Connect also loads the library of functions, and logs what looks wrong about the server and the
+// client: see "Codes in the log". If the server runs neither functions nor scripts, or does not
+// answer, Connect returns an error. The program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {
 	return s.wire.connect(ctx, func(server string, send batch.Send) error {
 		return s.wire.findWay(send, s.wire.way(server), s.wire.ownKey(server))

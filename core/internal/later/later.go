@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Most is how many tries the process waits for at most. Each keeps a request in memory.
+// Most is the largest number of tries that the process waits for. Each keeps a request in memory.
 const Most = 10_000
 
 const (
@@ -19,13 +19,13 @@ const (
 
 var waiting atomic.Int32
 
-// A Try tries to free slots, and reports whether it has found them.
+// A Try tries to free slots once. found reports whether the slots were there.
 type Try func() (found bool, err error)
 
-// Now has the first try at once, in another goroutine.
+// Now makes the first try at once, in another goroutine.
 func (try Try) Now(lease time.Duration) { try.from(lease).after(0) }
 
-// Again has the first try after a pause.
+// Again makes the first try after a pause.
 func (try Try) Again(lease time.Duration) {
 	t := try.from(lease)
 	t.after(t.grow(true))

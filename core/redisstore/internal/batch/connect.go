@@ -77,7 +77,8 @@ func (q *Queue) Holds() (read time.Duration, holds bool) {
 	return read, !heeds && (read <= 0 || read > batchTime*q.timeout) // without a ReadTimeout it is held for ever
 }
 
-// Ask has do send commands to the server of a key, beside the calls that wait.
+// Ask calls do, which sends commands to the server of a key. These do not queue with the waiting
+// calls.
 func (q *Queue) Ask(key string, do func(send Send) error) (err error) {
 	defer q.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
@@ -168,10 +169,11 @@ func (q *Queue) dialAndPing(ctx context.Context, server *redis.Client) (took tim
 	return time.Since(start), nil
 }
 
-// firstPong pings a server n times at once, on a connection each, and returns when the first has answered. The
-// others go on: a client that is canceled while it opens a connection keeps that as an idle one. As many as may be
-// needed are repeated, and open new connections. The others only close what is dead: they would take the first
-// new ones from the calls.
+// firstPong pings a server n times at once, each on a separate connection, and returns when the
+// first ping is answered. The other pings go on, because a client that is canceled while it opens a
+// connection keeps the connection as idle. Pings that may be needed are repeated on new
+// connections. The others only close dead connections: if they were repeated, they would take the
+// first new connections from the calls.
 func (q *Queue) firstPong(server *redis.Client, n int) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
 	errs := make(chan error, n)

@@ -70,8 +70,8 @@ func (l *lane) unanswered(b *batch, err error) {
 	}
 }
 
-// stateAfter returns the state that an error leaves. If it says nothing of the server, that is up, which
-// worsens nothing.
+// stateAfter returns the state of a server after an error. If the error says nothing about the
+// server, that is up, which makes no state worse.
 func stateAfter(err error) state {
 	var op *net.OpError
 	switch {
@@ -112,9 +112,9 @@ func (q *Queue) recoverLane(l *lane, key string, began state) {
 	q.conclude(l, replaces, err)
 }
 
-// check asks the server of a lane or a key on a new connection, and returns how long the answer took. If the server is
-// not down, it asks only if the client has no connection. Otherwise, or if it cannot tell which server it is, server
-// is nil.
+// check pings a server on a new connection, and returns how long the answer took. The server is
+// known, or else it is the one that has key. If began is up, check pings only if the client has no
+// connection. If check did not ping, or cannot tell which server has the key, server is nil.
 func (q *Queue) check(known *redis.Client, key string, began state) (server *redis.Client, took time.Duration, err error) {
 	err = q.withServer(known, key, func(ctx context.Context, s *redis.Client) (err error) {
 		if began.down() || s.PoolStats().TotalConns == 0 {

@@ -44,8 +44,8 @@ func (q *Queue) lane(r route) *lane {
 	return l
 }
 
-// calls are those of a lane that have not ended, the oldest first. The first ones were sent or passed over. The
-// others queue.
+// calls are the calls of a lane that have not ended, the oldest first. The calls at the front were
+// sent or passed over. The calls behind them queue.
 type calls struct {
 	n              int
 	oldest, newest *Call
@@ -99,9 +99,9 @@ func (l *lane) take(now time.Time, limit time.Duration) *batch {
 	return b
 }
 
-// shed passes over the calls that have waited so long that they would be answered too late. If
-// they were sent, those behind them would be late too. They wait for their timeout, so that
-// callers who repeat them at once do not add to the load.
+// shed passes over the calls that have waited so long that they would be answered too late. If they
+// were sent, the calls behind them would be late too. A call that is passed over ends at its
+// timeout, so that callers who repeat it at once do not add to the load.
 func (l *lane) shed(now time.Time) {
 	for c := l.calls.first; c != nil && now.Sub(c.since) > l.pacing.slack(); c = c.after {
 		l.calls.first = c.after

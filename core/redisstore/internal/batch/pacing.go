@@ -47,8 +47,8 @@ func (p *pacing) gap() time.Duration {
 	return min(p.response/time.Duration(n), p.slack()*2/3)
 }
 
-// slack returns how long a call can wait for its batch and still be answered in time. Some time is left
-// for an answer that takes longer than the last one.
+// slack returns how long a call can wait for its batch and still be answered in time. It leaves
+// time for an answer that takes longer than the last one.
 func (p *pacing) slack() time.Duration { return max(p.timeout/16, (p.timeout-p.response)*3/4) }
 
 // fits reports whether a batch has room for a call.
@@ -56,10 +56,10 @@ func (p *pacing) fits(b *batch, c *Call) bool {
 	return len(b.calls) == 0 || !p.alone && b.weight+c.Weight <= p.room
 }
 
-// learn takes the time of a batch's answer. A single slow one says little. If it was too late for the
-// first call, batches become smaller: Redis, or this process, is too busy for all calls. If batches are
-// spread, the next one waits a little, so that callers who were just answered can join it. Otherwise they
-// would wait for the one after it.
+// learn adjusts the pace to the time that a batch's answer took. One slow answer changes little. If
+// the answer was too late for the first call, batches become smaller, because Redis or this process
+// is too busy for all calls. If batches are spread, the next batch waits a little, so that callers
+// who were just answered can join it. Otherwise they would wait for the batch after it.
 func (p *pacing) learn(b *batch, now time.Time) {
 	switch {
 	case now.Sub(b.calls[0].since) > p.timeout:

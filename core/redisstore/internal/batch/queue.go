@@ -53,7 +53,7 @@ type Call struct {
 	Number  int64    // of a charge that may take slots: the number of the first one; 0: it takes none
 	Command Command  // nil: a charge
 
-	// What the Exchange sets, or of a Command its sender.
+	// The Exchange sets Reply and Err. For a Command the sender sets them.
 	Reply []any // not nil, unless there is an error
 	Err   error
 
@@ -203,8 +203,8 @@ func (q *Queue) startTicking() {
 	}
 }
 
-// tick ends the calls whose timeout is over, since a client need not keep it. If those that were sent had
-// no answer, or a call is late and the client has no connection, a check finds out why.
+// tick ends the calls whose timeout is over, because a client may not keep to it. If no answer came
+// to what was sent, or if a call is late and the client has no connection, a check finds out why.
 func (q *Queue) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

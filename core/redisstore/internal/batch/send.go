@@ -13,12 +13,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An Exchange sends charges to Redis in one command, and sets the Reply or the Err of each. Those
-// that have neither get the error that it returns. It sends a charge again only if Redis has not
-// run it. If the error is an [Apart], each charge is sent again, alone.
+// An Exchange sends charges to Redis in one command. It sets the Reply or the Err of each charge.
+// If it sets neither for a charge, that charge gets the error that Exchange returns. It sends a
+// charge again only if Redis has not run it. If it returns an [Apart], each charge is sent again in
+// a separate command.
 type Exchange func(send Send, calls []*Call) error
 
-// Apart is a reply of Redis that refuses keys only because they are together. Nothing has run.
+// Apart is a reply of Redis that refuses several keys in one command, and would allow each alone.
+// Nothing has run.
 type Apart struct{ Reply error }
 
 func (a Apart) Error() string { return a.Reply.Error() }
@@ -170,8 +172,8 @@ func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	return nil, 0
 }
 
-// sendBatch sends a batch and wakes its callers. If the server refuses keys that are together, its calls and all
-// later ones are sent alone.
+// sendBatch sends a batch and wakes its callers. If the server refuses several keys in one command,
+// the calls of the batch and all later calls are sent alone.
 func (q *Queue) sendBatch(b *batch) {
 	apart := len(b.calls) > 1 && q.sharded.Load()
 	var err error
@@ -203,11 +205,11 @@ func (q *Queue) sendBatch(b *batch) {
 	}
 }
 
-// SendApart has each call be sent alone from now on.
+// SendApart makes each call be sent alone from now on.
 func (q *Queue) SendApart() { q.sharded.Store(true) }
 
-// separate has the calls of a batch that was not run queue in the lane of those that are sent alone. Its answer, if
-// there was one, came from a proxy, and says nothing of the server's health.
+// separate moves the calls of a batch that Redis has not run to the lane of calls that are sent
+// alone. If there was an answer, it came from a proxy, and says nothing about the server's health.
 func (q *Queue) separate(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

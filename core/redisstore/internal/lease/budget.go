@@ -63,8 +63,8 @@ type budget struct {
 	paid time.Time // when all commands so far are
 }
 
-// delay returns how long no command may be sent, since too many have been sent lately. Some of the burst may be
-// kept for other commands.
+// delay returns the time for which no command may be sent, because too many were sent lately. kept
+// commands of the burst are left for other callers.
 func (b *budget) delay(now time.Time, kept time.Duration) time.Duration {
 	return max(0, b.paid.Sub(now.Add((burst-1-kept)*b.pace)))
 }

@@ -79,8 +79,9 @@ func (g *grant) ended(now time.Time) bool {
 	return g.over || !now.Before(g.end) || now.UnixNano() >= g.wall
 }
 
-// use takes a cost from the grants, and returns the last of them and how much is left in all. It returns
-// nil if there is too little. A cost with a receipt is taken from one grant.
+// use takes a cost from the grants. It returns the last grant that it took units from, and how many
+// units are left in all grants. If there are too few units, it returns nil. If the charge has a
+// receipt, all units come from one grant.
 func (h *holding) use(cost int64, receipt bool, now time.Time) (last *grant, left int64) {
 	for _, g := range h.grants {
 		if !g.ended(now) {
@@ -132,15 +133,16 @@ const (
 	stepDecide             // has the server decide
 )
 
-// choose returns what a caller does if there are too few units, and for a fetch how many to take. The
-// caller has waited some times already, and has some time left. choose changes nothing.
+// choose returns what a caller does if the process holds too few units, and, if the caller takes
+// units, how many. waited is how often the caller has waited already, and left the time that it has
+// left. choose changes nothing.
 //
-// If a command is under way, the caller waits for its answer. If none may be sent yet, the caller waits until
-// one may, as long as there is room for as much again as was used since the last one. If there is not, the
-// limit is near, and the process refuses by itself.
-//
-// A cost above what remains is no demand: it does not wait, and it leaves some of the burst to the others. So a client
-// that asks for too much takes no command from those that ask for less.
+//   - If a command is being sent, the caller waits for its answer.
+//   - If no command may be sent yet, the caller waits until one may, if the limit has room for as
+//     many units as were used since the last command. If it has not, the limit is nearly used up,
+//     and the process refuses without asking.
+//   - If the cost is above what remains, the caller does not wait, and leaves some of the burst to
+//     others. So a client that asks for too much takes no command from clients that ask for less.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
 	asking := h.asking != nil
 	spare := left - 5*server.trip/2  // after it the caller can still ask
@@ -172,8 +174,8 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	return stepFetch, units
 }
 
-// room is about how many units remain on the server: those of its last answer, and what a full quota that comes
-// back steadily has gained since.
+// room estimates how many units remain on the server: those of its last answer, and what has come
+// back since if the quota comes back steadily.
 func (h *holding) room(now time.Time) int64 {
 	l := &h.charge.Limits[h.last.Binding]
 	past := min(now.Sub(h.at), l.Period())
@@ -207,8 +209,9 @@ func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 	}
 }
 
-// answer is the decision of a charge that a grant has passed. Since the server's answer Remaining has
-// fallen by what the process has used, and may have grown; left is what the process still holds.
+// answer returns the decision of a charge whose units came from the grant g. Since the server's
+// answer Remaining has fallen by the units that the process has used, and may have grown with time.
+// left is the number of units that the process still holds.
 func (g *grant) answer(c *core.Charge, left int64, now time.Time) (d core.Decision, r *core.Record) {
 	if d, r = c.Answer(g.record.Readings, g.record.At); r != nil {
 		r.By = g

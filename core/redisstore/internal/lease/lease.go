@@ -233,8 +233,8 @@ func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h
 	return d, r, nil
 }
 
-// fetch takes units for a holding. Nothing is recorded if they are refused: the callers have the
-// server decide then.
+// fetch takes units for a holding. If the server refuses, nothing is recorded: the waiting callers
+// then ask the server to decide.
 func (t *Table) fetch(s *shard, h *holding, pending *pendingCall, units int64, sent time.Time) {
 	c := h.charge
 	c.Cost = units
@@ -310,9 +310,10 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	units.Add(uint64(left))
 }
 
-// drop discards what the process holds for a user and an action, whose states by some limits another call
-// has deleted or banned. If one of them counts all of the user's actions, it is for all actions. The units
-// are not given back: their charge may be gone.
+// drop discards the units that the process holds for a user and an action, because another call has
+// reset or banned them. limits are the limits of that call. If one of them counts all of the user's
+// actions, drop does so for all actions. The units are not given back, because their charge may be
+// gone.
 func (t *Table) drop(user, action string, limits []core.Limit) {
 	all := slices.ContainsFunc(limits, func(l core.Limit) bool { return l.IsPerUser() })
 	s := t.shard(user)

@@ -158,8 +158,8 @@ func (n *Cache) note(q question, c *core.Charge, d *core.Decision, answer *core.
 	}
 }
 
-// Sure returns how much of a time that Redis has told surely passes by a clock of this process before it
-// ends in Redis. Two clocks drift apart by less than a thousandth, and the microsecond is for rounding.
+// Sure returns how much of the time d certainly passes by this process's clock before d ends in
+// Redis. Two clocks drift apart by less than a thousandth. The microsecond is for rounding.
 func Sure(d time.Duration) time.Duration { return d - d/1000 - time.Microsecond }
 
 // A row has a few refusals. It also knows whether an answer that is under way may still be
@@ -245,9 +245,9 @@ func (r *row) forget(who identity, all bool) {
 	}
 }
 
-// repeat returns the answer that Redis would give at the instant now. Since it decided, at
-// least as much time has passed as since the answer arrived, so RetryAfter is not too short. The
-// readings are brought to now. The caller has the row's lock.
+// repeat returns the answer that Redis would give at the instant now. The time since the answer
+// arrived is at most the time since Redis decided, so RetryAfter is not too short. The readings are
+// brought to now. The caller holds the row's lock.
 func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	passed := max(0, now-k.got).Microseconds()
 	k.got += time.Duration(passed) * time.Microsecond
@@ -264,8 +264,8 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 }
 
 // lasts returns how long an equal charge gets the same answer, if nothing else is charged. d is a
-// refusal. It is 0 if the refusal is recorded, or if Remaining may grow at an instant that the
-// readings do not tell.
+// refusal. lasts returns 0 if the refusal is recorded, or if Remaining may grow at an instant that
+// the readings do not determine.
 func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	limits := c.Limits
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
