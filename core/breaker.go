@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core/internal/stores"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // A breaker stops asking a store that has failed three times in a row. It is then open:

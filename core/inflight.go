@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 const defaultSlotLease = time.Minute

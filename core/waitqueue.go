@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // waitQueues are the queues of a limiter and those derived from it. Each queue has its own lock, so

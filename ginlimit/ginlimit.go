@@ -30,7 +30,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )

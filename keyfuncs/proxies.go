@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // UnixSocket trusts every peer on a unix socket, such as an nginx on the same host. Give it to

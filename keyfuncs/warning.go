@@ -11,7 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // warn logs a warning with its code, which doc.go documents.

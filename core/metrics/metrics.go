@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/notice"
 	"github.com/tailcut/tailcut/core/plans"
-	"github.com/tailcut/tailcut/internal/notice"
 )
 
 // Options are the settings of a [Metrics]. The zero value is the default.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see

@@ -11,7 +11,7 @@ import (
 	"runtime/debug"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 

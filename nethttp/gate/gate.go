@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 

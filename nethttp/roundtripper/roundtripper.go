@@ -34,7 +34,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // New returns a RoundTripper that waits for the call's turn, and then sends it with next; nil is

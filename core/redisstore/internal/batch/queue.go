@@ -38,7 +38,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // ErrBusy says that too many calls are waiting for an answer. The call was not sent.

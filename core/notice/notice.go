@@ -1,4 +1,5 @@
-// Package notice says which of many equal events the log tells of. Any package may import it.
+// Package notice says which of many equal events the log tells of. It is for the packages of this module: a program
+// that uses Tailcut does not need it.
 package notice
 
 import (

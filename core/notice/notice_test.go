@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tailcut/tailcut/internal/notice"
+	"github.com/tailcut/tailcut/core/notice"
 )
 
 // Of events at the same instant one is due. After a minute one is due again, unless it is logged once.
