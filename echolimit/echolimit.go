@@ -144,5 +144,5 @@ func Decision(c echo.Context) (core.Decision, bool) { return gate.Decision[echo.
 func Settle(c echo.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
 
 // Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
-// see nethttp.Hold. A goroutine must not use c: call Hold before.
+// see nethttp.Hold. Call Hold before a goroutine starts, because a goroutine must not use c.
 func Hold(c echo.Context) (release func()) { return gate.Hold(c.Request()) }

@@ -174,5 +174,5 @@ func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.
 func Settle(c *gin.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
 
 // Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
-// see nethttp.Hold. A goroutine must not use c: call Hold before.
+// see nethttp.Hold. Call Hold before a goroutine starts, because a goroutine must not use c.
 func Hold(c *gin.Context) (release func()) { return gate.Hold(c.Request) }

@@ -127,8 +127,8 @@
 //
 // # Networks of IPv6
 //
-// Many sites own more than a /64: a home a /56 with 256 of them, a company a /48 with 65,536. A client that uses all
-// of its network has a quota for each /64. A limit per /48 alone would make all homes of such a network one user.
+// Many sites own more than a /64. A home has a /56, which is 256 networks of /64, and a company a /48, which is
+// 65,536. A client that uses all of its networks has a quota for each /64. A limit per /48 alone would make all homes of such a network one user.
 // So limit the network too, and higher. nethttp.LimitAll decides all limits together, and charges none if one refuses:
 //
 //	address := keyfuncs.ForwardedAddr(proxies...)

@@ -42,10 +42,10 @@
 // key is not used, the less its part counts. The key of a limit that refuses its user is never dropped, so a flood of
 // new keys unlocks no user.
 //
-// A user whose key was dropped starts with a full quota. The store forgets a part of a user's quota only after
-// other keys have used about that part of MaxKeys quotas, each time. For example, of a limit of five failed logins
-// four are forgotten after about four times MaxKeys other failures, however they are distributed: with the default
-// of MaxKeys, four million. With a smaller MaxKeys it is less, so do not make it small for logins.
+// A user whose key was dropped starts with a full quota. An attacker could use that: the attacker makes new keys
+// until the store drops the key with the attacker's own failures. That takes many actions. Suppose that a limit
+// allows five failed logins. To make the store forget four failures, other keys must have about four times MaxKeys
+// failures, however these are distributed: four million with the default. So do not make MaxKeys small for logins.
 //
 // If the limits of all those keys refuse, there is no room. New users then share one state for each limit in
 // each part of the store; a store of MaxKeys 1,048,576 has 256 parts. Together they get no more than one user's

@@ -214,10 +214,15 @@
 //
 // # Cached refusals
 //
-// A refusal is repeated without asking Redis, as long as Redis would refuse too (core.SourceCache). A change by
-// another process and an outage are noticed within a second, a change on the same Store at once. Not repeated
-// are refusals of core.All, those of a cost above one without a ban, and those that a limit or a BanPolicy
-// records. [Options].NoRefusalCache turns it off.
+// As long as Redis would refuse an action again, the store repeats the refusal without asking Redis
+// (core.SourceCache). It notices a change on the same Store at once, and a change by another process or an
+// outage within a second. It asks Redis each time in these cases:
+//
+//   - the decision is by core.All
+//   - the cost is above one, and the user is not banned
+//   - a limit or a BanPolicy records the refusal
+//
+// With [Options].NoRefusalCache it always asks.
 //
 // # Leased limits
 //

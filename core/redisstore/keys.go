@@ -113,8 +113,8 @@ func appendPart(b []byte, part string) []byte {
 	return b
 }
 
-// plain reports whether a character of so many bytes is never escaped: it is valid, printable
-// and not a tag, and it has no meaning in a key or in a pattern of redis-cli.
+// plain reports whether a character is never escaped: it is valid, printable and not a tag, and it
+// has no meaning in a key or in a pattern of redis-cli. size is its length in bytes.
 func plain(r rune, size int) bool {
 	if r < utf8.RuneSelf {
 		return plainASCII[r]

@@ -22,12 +22,13 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// lua has a file for each machine of package machine, beside them what they share, and the two
-// programs: take.lua and amend.lua. Each file is a module. They are concatenated, each in a
-// block, so that require makes a module only when it is needed. It also takes the word of a kind
-// for the name of its machine. A server that has Redis Functions loads them once, and a program is
-// an FCALL. Elsewhere they are sent as a script, which makes its modules anew in each run, at up to
-// twice the cost.
+// lua has a file for each machine of package machine, files that they share, and two programs:
+// take.lua and amend.lua. Each file is a module. The files are concatenated, each in a block, so that
+// require makes a module only when it is needed. require also takes the word of a kind, and returns
+// the module of the kind's machine.
+//
+// A server that has Redis Functions loads the modules once, and an FCALL runs a program. Other
+// servers get them as a script, which makes its modules anew in each run, at up to twice the cost.
 //
 //go:embed lua/*.lua
 var lua embed.FS
@@ -84,8 +85,8 @@ func register(p *program, module string) string {
 		"\t%[2]s = %[2]s or require '%[2]s'\n\treturn %[2]s(keys, args)\nend)\n", p.function, module)
 }
 
-// head is how many arguments of a program are before its keys: the command, the program, and
-// how many keys there are.
+// head is the number of arguments before the keys: the command, the program, and the number of
+// keys.
 const head = 3
 
 // A way is how a server runs programs: by functions or by scripts. Charges are sent as scripts

@@ -42,8 +42,8 @@ func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 	return s
 }
 
-// Take decides a charge in one round trip. A refusal has a record even if the charge does not ask for one, since
-// the stage before keeps its readings.
+// Take decides a charge in one round trip. A refusal always has a record, even if the charge asks
+// for none, because the cache of refusals needs its readings.
 func (s *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
 	r := s.request(&c)
 	call := &batch.Call{Keys: s.keys(&c), Word: r.word, Size: r.size, Weight: r.weight}

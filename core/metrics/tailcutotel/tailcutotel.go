@@ -80,8 +80,9 @@ func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 	return nil
 }
 
-// onSpans are the Metrics whose decisions are on spans already: a span belongs to no provider
-// of meters. Like their providers, they stay as long as the program.
+// onSpans has the Metrics whose decisions are shown on spans already. Spans do not depend on a
+// provider of meters, so a second provider must not show the decisions again. The Metrics stay in
+// onSpans until the program ends.
 var onSpans sync.Map
 
 type instruments struct {
