@@ -138,7 +138,7 @@ func goAndLua(t *testing.T, server *luaServer) {
 	})
 	t.Log(seen)
 	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "release", "renew", "in-flight", foreign} {
-		if seen[what] == 0 && !t.Failed() {
+		if seen[what] == 0 && !t.Failed() && !testing.Short() { // -short draws a fifth of the histories
 			t.Errorf("nothing was %q", what)
 		}
 	}
