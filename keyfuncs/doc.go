@@ -128,8 +128,9 @@
 // # Networks of IPv6
 //
 // Many sites own more than a /64. A home has a /56, which is 256 networks of /64, and a company a /48, which is
-// 65,536. A client that uses all of its networks has a quota for each /64. A limit per /48 alone would make all homes of such a network one user.
-// So limit the network too, and higher. nethttp.LimitAll decides all limits together, and charges none if one refuses:
+// 65,536. A client that uses all of its networks has a quota for each /64. A limit per /48 alone would make all homes of
+// a /48 one user. So limit the /48 too, by a higher limit. nethttp.LimitAll decides all limits together, and
+// charges none if one refuses:
 //
 //	address := keyfuncs.ForwardedAddr(proxies...)
 //	h = nethttp.LimitAll(
