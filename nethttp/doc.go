@@ -160,9 +160,10 @@
 //
 //	defer nethttp.Hold(r)()
 //
-// The slot is renewed until then, and released before the server ends the response, which waits for the store,
-// at most for its timeout. So a client that sends one request after the other needs one slot. If the store
-// fails, both are tried again until the lease ends. If the process dies, the slot is free when its lease ends.
+// The slot is renewed while the handler runs, and released before the server ends the response. So a client that
+// sends one request after the other needs one slot. The response waits for the release, at most for the store's
+// timeout. If the store fails, renewal and release are tried again until the lease ends. If the process dies, the
+// slot is free when its lease ends.
 //
 // A request may enter a limit again: the middleware is mounted twice, or a handler has the mux or the framework
 // serve its request again (HandleContext of Gin, the router of Echo). Such a request keeps its one slot, and

@@ -69,7 +69,7 @@ func (m *trail) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, de
 	return v, 0, s, true
 }
 
-// refuse records a refusal, and drops the oldest entries for it. The newest Max entries stay, or
+// If record is set, refuse records the refusal, and drops the oldest entries for it. The newest Max entries stay, or
 // more if a limiter with a higher max or ModeOwe wrote them.
 func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, _ State, changed bool) {
 	q, live := s.queue(now)

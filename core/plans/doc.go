@@ -1,5 +1,5 @@
-// Package plans has the limits of a program in a document, which another one can replace while the program
-// runs:
+// Package plans reads the limits of a program from a document. Another document can replace it while the
+// program runs:
 //
 //	{
 //	  "default": "free",
