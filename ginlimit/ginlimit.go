@@ -140,7 +140,7 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFu
 	return func(c *gin.Context) {
 		if c.Writer.Written() && final(c.Writer.Status()) && late.Due() {
 			slog.Default().Warn("ginlimit: a response was written before its limit decided, so the limit limits nothing; give it before the handler, as in r.POST(path, limit, handler)",
-				"code", "after-the-handler", "route", c.FullPath())
+				"code", "after-handler", "route", c.FullPath())
 		}
 		_ = g.Serve(c, func(c *gin.Context) error { c.Next(); return nil })
 	}

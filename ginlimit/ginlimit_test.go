@@ -474,7 +474,7 @@ func TestAllowAborts(t *testing.T) {
 // A limit that comes after the handler limits nothing, and says so once.
 func TestALimitAfterTheHandler(t *testing.T) {
 	answers := func(c *gin.Context) { c.String(200, "done") }
-	const said = "WARN adapter: a response was written before its limit decided, so the limit limits nothing; give it before the handler, as in r.POST(path, limit, handler) | after-the-handler | /a"
+	const said = "WARN adapter: a response was written before its limit decided, so the limit limits nothing; give it before the handler, as in r.POST(path, limit, handler) | after-handler | /a"
 	for _, tt := range []struct {
 		name  string
 		chain func(limit gin.HandlerFunc) []gin.HandlerFunc

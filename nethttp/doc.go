@@ -34,13 +34,14 @@
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
 //	X-RateLimit-Reset        when its full quota is available again, in seconds since 1970,
-//	                         rounded up; for core.InFlight one second from now
+//	                         rounded up; for core.InFlight one second from now, and for a
+//	                         core.CalendarWindow the true date
 //
 // In these cases the handler does not run:
 //
 //	status  when                                             further headers
-//	429     the limit refuses, or the user is banned         Retry-After in whole seconds, rounded up;
-//	                                                         absent if the cost is above the quota; during
+//	429     the limit refuses, or the user is banned         Retry-After in whole seconds, rounded up, at most
+//	                                                         20 days; absent if the cost is above the quota; during
 //	                                                         an outage the quota can be a share, see core.Divide
 //	429     the limit is core.Nothing; with                  neither Retry-After nor X-RateLimit-Reset
 //	        Config.Forbid the status is 403
@@ -50,7 +51,13 @@
 //
 // The body is problem+json ([RFC 9457]), or what Config.Deny and Config.Fail write. A problem's type
 // distinguishes a ban (see core.BanPolicy), too many requests at the same time (see core.InFlight) and an action that
-// a plan does not include (see core.Nothing) from others.
+// a plan does not include (see core.Nothing) from others. Its detail has the limit's name and a window's period, and
+// of [LimitAll] the action: so give no action a user's data.
+//
+// Retry-After is at most 20 days, because a timer of JavaScript ends at once if it is longer than 24.8 days, and some
+// clients add to the wait. A client that comes back then is told the rest. X-RateLimit-Reset and the problem's detail
+// are exact. Without Retry-After a client would take its own short wait.
+//
 // Cache-Control is no-store. Config.Headers chooses other headers: RateLimit and RateLimit-Policy of an
 // [IETF draft], or none.
 //
@@ -219,7 +226,7 @@
 //
 //	never-a-user     The first 100 requests had no user that could be read (1,000 for an optional subject).
 //	                 The error says why. Mount the limit inside the login.
-//	answered-400     The first request of a limit had no user or no action and was answered 400. The level is Info,
+//	keyless-request  The first request of a limit had no user or no action and was answered 400. The level is Info,
 //	                 since it may be a visitor. If each request is answered so, mount the limit inside the login.
 //	never-an-action  The first 100 requests with a user had no action. Use one that every request has.
 //	many-actions     A limit has met more than 1,000 actions, each of which has a quota of its own. An
@@ -238,7 +245,7 @@
 //	                 limit again, which is always noticed.
 //	not-included     An action was refused by core.Nothing. The line has the first such action of a middleware, or of
 //	                 all calls of Allow. It has the level Info: remove the limit if the action should pass.
-//	after-the-handler  A response was written before the limit of ginlimit decided, so it limits nothing. Give the
+//	after-handler    A response was written before the limit of ginlimit decided, so it limits nothing. Give the
 //	                 limit before the handler: r.POST(path, limit, handler).
 //	refusal-ignored  A handler of Echo has written a response after Allow had answered the request. It is
 //	                 not sent, but the handler's action was done: return if the decision is not Allowed.

@@ -54,7 +54,7 @@ func TestEchoErrorsAlike(t *testing.T) {
 	same(t, burst(v4, 2), burst(v5, 2), 1)
 	for name, h := range map[string]http.Handler{"v4": v4, "v5": v5} {
 		for path, want := range map[string]string{
-			"/posts/1/replies": `{"error":"The limit of 1 has no room for this at present. Try again in 60 seconds."}`,
+			"/posts/1/replies": `{"error":"The limit of 1 per minute has no room for this at present. Try again in 60 seconds."}`,
 			"/nothing":         `{"message":"Not Found"}`,
 		} {
 			w, r := httptest.NewRecorder(), httptest.NewRequest("POST", path, nil)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -53,15 +52,14 @@ func (a *attempt) share(d *core.Decision) {
 	}
 }
 
-// calendar is the calendar of the limit that binds, or nil if that is no CalendarWindow. p is the policy of the limiter
-// that usually decides.
-func (a *attempt) calendar(p *policy) *machine.Calendar {
+// binding is the limit that binds, or nil if it is not known. p is the policy of the limiter that usually decides.
+func (a *attempt) binding(p *policy) *core.Limit {
 	for _, made := range []*policy{p, a.picked} {
-		if made == nil || !made.dated {
+		if made == nil || len(made.limits) == 0 {
 			continue
 		}
 		if i := slices.Index(made.limiters, a.bound().limiter); i >= 0 {
-			return made.limits[made.bound(i, a.decision.Binding)].Rule().Calendar
+			return &made.limits[made.bound(i, a.decision.Binding)]
 		}
 	}
 	return nil

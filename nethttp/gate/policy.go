@@ -21,7 +21,6 @@ type policy struct {
 	names    []string // in quotes
 	quotas   []string // in digits
 	text     string   // RateLimit-Policy
-	dated    bool     // whether one is a CalendarWindow
 }
 
 func newPolicy(limiters []*core.Limiter) *policy {
@@ -43,7 +42,6 @@ func newPolicy(limiters []*core.Limiter) *policy {
 		} else if period >= time.Second {
 			item += ";w=" + strconv.FormatInt(ceilSeconds(period), 10)
 		}
-		p.dated = p.dated || l.Rule().Calendar != nil
 		p.names, p.quotas, items = append(p.names, name), append(p.quotas, quota), append(items, item)
 	}
 	p.text = strings.Join(items, ", ")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -33,6 +34,7 @@ const problemType = "application/problem+json" // the Content-Type
 
 // refusal is the problem of a refused action. forbid is Config.Forbid.
 func refusal(t *told, forbid bool) Problem {
+	limit := "limit" + t.name() + " of " + strconv.Itoa(t.limit) + t.period()
 	p := Problem{Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests}
 	switch {
 	case t.reason == core.ReasonNothing:
@@ -43,21 +45,50 @@ func refusal(t *told, forbid bool) Problem {
 		}
 		return p
 	case t.retryAfter == core.Never:
-		p.Detail = "This asks for more at once than the limit of " + strconv.Itoa(t.limit) + " can ever allow."
+		p.Detail = "This asks for more at once than the " + limit + " can ever allow."
 		return p
 	case t.reason == core.ReasonBanned:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#banned", "Banned"
 		p.Detail = "You are temporarily banned from this action."
 	case t.reason == core.ReasonInFlight:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#in-flight", "Too many requests at the same time"
-		p.Detail = "The limit of " + strconv.Itoa(t.limit) + " at the same time is reached."
+		p.Detail = "The " + limit + " at the same time is reached."
 	case t.reason == core.ReasonFull:
 		p.Detail = "Too many users are being limited at present."
 	default:
-		p.Detail = "The limit of " + strconv.Itoa(t.limit) + " has no room for this at present."
+		p.Detail = "The " + limit + " has no room for this at present."
 	}
 	p.retry(ceilSeconds(t.retryAfter))
 	return p
+}
+
+// name tells the limit of a refusal from others: it is its name, or of several subjects the action.
+func (t *told) name() string {
+	if t.bound != nil && t.bound.Name() != "" {
+		return " " + strconv.Quote(t.bound.Name())
+	} else if t.whose != "" {
+		return " on " + strconv.Quote(t.whose)
+	}
+	return ""
+}
+
+// period is the period of the limit of a refusal, if that is a window.
+func (t *told) period() string {
+	const day = 24 * time.Hour
+	if t.bound == nil || t.bound.Rule().TakesSlots() || t.bound.Rule().Reserves() {
+		return ""
+	}
+	period := t.bound.Period()
+	words := map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour", day: "day", 7 * day: "week", 31 * day: "month", 366 * day: "year"}[period]
+	switch {
+	case t.bound.Rule().Calendar != nil:
+		return " this " + words
+	case words == "" && period%time.Second == 0, period == 31*day:
+		words = inWords(int64(period / time.Second))
+	case words == "":
+		words = period.String()
+	}
+	return " per " + words
 }
 
 // Problem returns the problem of a failure.
@@ -83,7 +114,7 @@ func (f *Failure) Problem() Problem {
 }
 
 func (p *Problem) retry(seconds int64) {
-	p.RetryAfter = seconds
+	p.RetryAfter = min(seconds, mostRetry)
 	p.Detail += " Try again in " + inWords(seconds) + "."
 }
 

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"github.com/tailcut/tailcut/echolimit"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -38,14 +40,52 @@ func TestAWaitInWords(t *testing.T) {
 		{25 * time.Hour, "90000", "1 day 1 hour"},
 		{26*time.Hour + time.Minute, "93660", "1 day 2 hours"},
 		{308877 * time.Second, "308877", "3 days 13 hours"},
-		{30 * 24 * time.Hour, "2592000", "30 days"},
-		{365*24*time.Hour + time.Hour, "31539600", "365 days 1 hour"},
+		{20 * 24 * time.Hour, "1728000", "20 days"},
+		{30 * 24 * time.Hour, "1728000", "30 days"}, // a timer of JavaScript would end at once
+		{365*24*time.Hour + time.Hour, "1728000", "365 days 1 hour"},
 	} {
 		for _, ad := range adapters {
 			store := decides(core.Decision{RetryAfter: tt.wait, ResetAfter: tt.wait, Reason: core.ReasonLimited})()
 			w := gatetest.Do(ad.Mount(gatetest.App{Routes: reply(nil)(store)}.Filled()), "POST", "/replies/7", "X-User-ID", "alice")
 			if got := w.Header().Get("Retry-After"); got != tt.header || !strings.Contains(w.Body.String(), "Try again in "+tt.words+`."`) {
 				t.Errorf("%s, %s: Retry-After %s, %s; want %s, %s", ad.Name, tt.wait, got, w.Body, tt.header, tt.words)
+			}
+		}
+	}
+}
+
+// A refusal tells the limit of a minute from that of a month, and which limit of several it is about. It says nothing
+// of the user.
+func TestAProblemSaysWhichLimit(t *testing.T) {
+	for _, tt := range []struct {
+		limit core.Limit
+		all   bool // beside another subject
+		want  string
+	}{
+		{core.SlidingWindow(1, time.Minute), false, "The limit of 1 per minute has"},
+		{core.FixedWindow(1, 15*time.Minute), false, "The limit of 1 per 15 minutes has"},
+		{core.MovingWindow(1, 31*24*time.Hour), false, "The limit of 1 per 31 days has"},
+		{core.ElasticWindow(1, 1500*time.Millisecond), false, "The limit of 1 per 1.5s has"},
+		{core.CalendarWindow(1, core.Day, nil), false, "The limit of 1 this day has"},
+		{core.CalendarWindow(1, core.Month.From(17), nil), false, "The limit of 1 this month has"},
+		{core.CalendarWindow(1, core.Year, nil), false, "The limit of 1 this year has"},
+		{core.Funnel(1, core.Every(time.Minute)), false, "The limit of 1 has"},
+		{core.SlidingWindow(1, time.Hour).Named("burst"), false, `The limit "burst" of 1 per hour has`},
+		{core.SlidingWindow(1, time.Hour), true, `The limit on "org-reply" of 1 per hour has`},
+		{core.CalendarWindow(1, core.Month, nil).Named("org"), true, `The limit "org" of 1 this month has`},
+	} {
+		for _, ad := range adapters {
+			store := memory()
+			l := gatetest.Limit{Limiter: core.Must(core.New(store, tt.limit))}
+			if tt.all {
+				l.Action = keyfuncs.Action("org-reply")
+				l = gatetest.Limit{Limiter: core.Must(core.New(store, core.FixedWindow(100, time.Hour))), And: []gatetest.Limit{l}}
+			}
+			h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{l}}}}.Filled())
+			ask(h)
+			var p gate.Problem
+			if err := json.NewDecoder(ask(h).Body).Decode(&p); err != nil || !strings.HasPrefix(p.Detail, tt.want+" no room for this") || strings.Contains(p.Detail, "alice") {
+				t.Errorf("%s, %s: %q, %v; want %q", ad.Name, tt.limit, p.Detail, err, tt.want)
 			}
 		}
 	}

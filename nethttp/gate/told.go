@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 const (
@@ -28,7 +27,8 @@ type told struct {
 	limit, remaining       int
 	retryAfter, resetAfter time.Duration
 	subject, binding       int
-	calendar               *machine.Calendar // of the limit that binds, if it is a CalendarWindow
+	bound                  *core.Limit // the limit that binds, or nil if it is not known
+	whose                  string      // of several subjects, the action of the one that binds
 }
 
 // reset is when the limit is whole again, in seconds since 1970 or from now. Seconds since 1970 are by the process's
@@ -39,9 +39,9 @@ func (t *told) reset(since1970 bool) int64 {
 		return secondsUp(0, t.resetAfter)
 	}
 	now := time.Now().UnixNano()
-	if t.calendar != nil {
+	if t.bound != nil && t.bound.Rule().Calendar != nil {
 		const second = 1e6
-		start, end := t.calendar.Period(now / 1000)
+		start, end := t.bound.Rule().Calendar.Period(now / 1000)
 		for _, boundary := range [...]int64{start, end} { // start, if it has passed since the decision
 			if late := (now+int64(t.resetAfter))/1000 - boundary; late >= 0 && late < second {
 				return boundary / second
@@ -60,7 +60,10 @@ func (t *told) reset(since1970 bool) int64 {
 // p is the policy of the limiter that usually decides.
 func (a *attempt) tell(p *policy, spreads bool) told {
 	d := &a.decision
-	t := told{d.Allowed, d.Reason, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, d.Subject, d.Binding, a.calendar(p)}
+	t := told{d.Allowed, d.Reason, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, d.Subject, d.Binding, a.binding(p), ""}
+	if a.further != nil {
+		t.whose = a.bound().action
+	}
 	switch {
 	case a.failure != nil && a.failure.down():
 		const retry = retrySeconds * time.Second

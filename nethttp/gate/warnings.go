@@ -33,12 +33,14 @@ func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure
 	if errors.Is(f, keyfuncs.ErrBadKey) {
 		has, remedy = "had no "+f.asking+" that can be read", "the error says what cannot be read"
 	}
+	if n == 1 {
+		code = "keyless-request"
+	}
 	args := []any{"code", code, "error", f.Err}
 	if f.asking == "user" {
 		args = slices.Insert(args, 2, any("action"), any(m.actionToLog(c)))
 	}
 	if n == 1 {
-		args[1] = "answered-400"
 		slog.Default().Info(fmt.Sprintf("%s: the first request %s and was answered 400, as each such request is; %s", g.name, has, remedy), args...)
 		return
 	}

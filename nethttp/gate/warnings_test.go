@@ -315,7 +315,7 @@ func TestValueNamesItsKey(t *testing.T) {
 // one before it had a user, it is a visitor.
 func TestTheFirstRequestWithoutAUser(t *testing.T) {
 	const said = "INFO adapter: the first request had no user and was answered 400, as each such request is; the error says why; a limit that is mounted before the login never has one" +
-		" | answered-400 | reply | keyfuncs: the request has no key: the header X-User-Id is missing or empty"
+		" | keyless-request | reply | keyfuncs: the request has no key: the header X-User-Id is missing or empty"
 	for _, tt := range []struct {
 		name   string
 		users  []string

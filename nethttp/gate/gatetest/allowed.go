@@ -97,7 +97,7 @@ var allowRules = []rule{
 		name:   "Allow inside a limit: its refusal owns the headers",
 		store:  each(core.Decision{Allowed: true, ResetAfter: time.Hour}, core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}),
 		routes: inward,
-		steps:  []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
+		steps:  []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 per minute has no room for this at present.")}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
 	},
 	{

@@ -194,7 +194,7 @@ func (l *Log) Handle(_ context.Context, r slog.Record) error {
 // Take returns the lines so far, with the adapter of that name called "adapter". It
 // leaves out what RemoteIP, memorystore and core say once in a process, and what First returns.
 func (l *Log) Take(name string) []string {
-	return slices.DeleteFunc(l.First(name), func(s string) bool { return strings.Contains(s, "| answered-400 |") })
+	return slices.DeleteFunc(l.First(name), func(s string) bool { return strings.Contains(s, "| keyless-request |") })
 }
 
 // First is Take with the first request of each limit that had no user or action.

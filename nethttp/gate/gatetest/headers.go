@@ -116,12 +116,12 @@ var headerRules = []rule{
 		passes(5, time.Hour), passes(2, time.Minute), nil, &nethttp.Config{SpreadRetryAfter: true}, passed(7, 2, "+60s")),
 	two("stacked: an inner refusal owns the headers, also when the outer had less and longer",
 		core.Decision{Allowed: true, ResetAfter: time.Hour}, core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}, nil, nil,
-		refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")),
+		refused(7, 0, "+60s", 30, "The limit of 7 per minute has no room for this at present.")),
 	{
 		name:   "stacked: what the outer refuses does not reach the inner",
 		store:  each(core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}, allowed),
 		routes: stacked(nil, nil),
-		steps:  []step{{want: refused(9, 0, "+60s", 30, "The limit of 9 has no room for this at present.")}},
+		steps:  []step{{want: refused(9, 0, "+60s", 30, "The limit of 9 per minute has no room for this at present.")}},
 		asked:  []string{"alice outer 1"},
 	},
 	{

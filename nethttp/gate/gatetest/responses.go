@@ -75,7 +75,7 @@ var responseRules = []rule{
 			rt[0].Outside = []string{"Etag", `"x"`, "Content-Encoding", "gzip"}
 			return rt
 		},
-		steps: []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
+		steps: []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 per minute has no room for this at present.")}},
 		asked: []string{"alice outer 1", "alice inner 1"},
 	},
 	{

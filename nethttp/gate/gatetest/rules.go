@@ -58,8 +58,10 @@ const (
 	quota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	reduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 
-	noRoom  = "The limit of 5 has no room for this at present."
-	tooMuch = "This asks for more at once than the limit of 5 can ever allow."
+	longest = 20 * 24 * 3600 // a Retry-After
+
+	noRoom  = "The limit of 5 per minute has no room for this at present."
+	tooMuch = "This asks for more at once than the limit of 5 per minute can ever allow."
 	noUser  = "The request does not say which user it is for."
 )
 
@@ -86,7 +88,7 @@ func refused(limit, remaining int, reset string, retry int64, detail string, mor
 		body:   problem(quota, "Too many requests", 429, detail, retry),
 	}
 	if retry > 0 {
-		r.header = append(r.header, fmt.Sprintf("Retry-After: %d", retry))
+		r.header = append(r.header, fmt.Sprintf("Retry-After: %d", min(retry, longest)))
 	}
 	return r
 }
@@ -96,7 +98,7 @@ func full(limit, remaining int) response {
 	return response{
 		status: 429,
 		header: limited(limit, remaining, "+60s", noStore, problems, "Retry-After: ~60"),
-		body: fmt.Sprintf(`{"type":"%s","title":"Too many requests","status":429,"detail":"The limit of %d has no room for this at present. Try again in {wait}.","retry_after":{retry}}`+"\n",
+		body: fmt.Sprintf(`{"type":"%s","title":"Too many requests","status":429,"detail":"The limit of %d per minute has no room for this at present. Try again in {wait}.","retry_after":{retry}}`+"\n",
 			quota, limit),
 	}
 }
@@ -127,7 +129,7 @@ func problem(kind, title string, status int, detail string, retry int64) string 
 	again := ""
 	if retry > 0 {
 		detail += " Try again in " + words(retry) + "."
-		again = fmt.Sprintf(`,"retry_after":%d`, retry)
+		again = fmt.Sprintf(`,"retry_after":%d`, min(retry, longest))
 	}
 	return fmt.Sprintf(`{"type":"%s","title":"%s","status":%d,"detail":"%s"%s}`+"\n", kind, title, status, detail, again)
 }
