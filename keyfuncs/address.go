@@ -205,13 +205,8 @@ func peer(r *http.Request) (netip.Addr, error) {
 // onUnix reports whether the server listens on a unix socket. The name of a peer there is a file of
 // its choice, such as 10.0.0.1:1000, which looks like an address.
 func onUnix(r *http.Request) bool {
-	switch local := r.Context().Value(http.LocalAddrContextKey).(type) {
-	case *net.TCPAddr, nil:
-		return false
-	case net.Addr:
-		return strings.HasPrefix(local.Network(), "unix")
-	}
-	return false
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && strings.HasPrefix(local.Network(), "unix")
 }
 
 // parseAddress reads an address, IPv4 with a port, or IPv6 in brackets with or without a port, and

@@ -43,7 +43,9 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 				return "", err
 			case err != nil || key == "":
 				if i == 0 && first.Due(manyMisses) {
-					warnNoUser(c, cmp.Or(err, ErrNoKey))
+					warn("never-a-user", fmt.Sprintf(
+						"the first function of a First has found no key in %d requests, and never one, so all these users are keyed by a later function; is the limit mounted before the login?", manyMisses),
+						"first", cmp.Or(err, ErrNoKey), "route", routeOf(c))
 				}
 				continue
 			case i > 0:

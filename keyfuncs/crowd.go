@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -22,14 +21,14 @@ type crowd struct {
 	over     atomic.Bool
 	mu       sync.Mutex
 	requests int
-	addrs    []netip.Addr // up to fewAddrs
-	ports    [16]uint64   // a bit for each of 1,024 classes
+	addrs    []netip.Addr
+	ports    classes
 }
 
 const (
 	manyPrivate = 500 // requests
 	fewAddrs    = 3
-	manyPorts   = 100
+	manyPorts   = 64 // classes: about 90 ports
 )
 
 // carriers is the shared address space of [RFC 6598], in which some clusters have their pods and nodes.
@@ -37,55 +36,38 @@ const (
 // [RFC 6598]: https://www.rfc-editor.org/rfc/rfc6598
 var carriers = netip.MustParsePrefix("100.64.0.0/10")
 
-// note notes the address of a request, and its peer. It reports true once: if that confirms it.
-func (c *crowd) note(addr netip.Addr, remote string) bool {
+// note counts a request that comes from addr. maker reads the address, and remote is the request's
+// RemoteAddr. note warns once: when the crowd is detected.
+func (c *crowd) note(addr netip.Addr, remote, maker string) {
 	if c.over.Load() || addr.IsLoopback() { // a check of the host itself
-		return false
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over.Load() { // since: warn reads it
-		return false
-	}
-	known := slices.Contains(c.addrs, addr)
-	if !known && len(c.addrs) < fewAddrs {
+	if !slices.Contains(c.addrs, addr) {
 		c.addrs = append(c.addrs, addr)
-		known = true
 	}
-	if !known || !private(addr) {
+	if c.over.Load() || len(c.addrs) > fewAddrs || !private(addr) {
 		c.over.Store(true)
-		return false
+		return
 	}
 	if peer, err := netip.ParseAddrPort(remote); err == nil {
-		c.ports[peer.Port()%16] |= 1 << (peer.Port() / 16 % 64)
+		c.ports.add(uint64(peer.Port()))
 	}
 	if c.requests++; c.requests < manyPrivate {
-		return false
+		return
 	}
 	c.over.Store(true)
-	ports := 0
-	for _, some := range c.ports {
-		ports += bits.OnesCount64(some)
-	}
-	return len(c.addrs) == 1 || ports >= manyPorts
-}
-
-// warn logs what the crowd has confirmed.
-func (c *crowd) warn(maker string) {
 	from := "one private address"
 	if n := len(c.addrs); n > 1 {
 		from = fmt.Sprintf("%d private addresses", n)
+		if c.ports.count() < manyPorts {
+			return
+		}
 	}
 	warn("one-private-address", fmt.Sprintf(
 		"the first %d requests whose address %s reads came from %s; if they are of more clients, something in between hides these, such as the published port of a container or the node of a cluster, and they share limits: publish the port in host mode, set externalTrafficPolicy: Local, or have a proxy in front send the client's address and use ForwardedIP",
 		manyPrivate, maker, from), "address", c.addrs[0])
-}
-
-// noteClient notes the client of a request through trusted proxies.
-func (s *source) noteClient(addr netip.Addr, remote string) {
-	if s.crowd.note(addr, remote) {
-		s.crowd.warn(s.maker)
-	}
 }
 
 // suspects finds clients that may be proxies which are not trusted. In each request of such a
@@ -95,17 +77,17 @@ func (s *source) noteClient(addr netip.Addr, remote string) {
 //
 // The table has a fixed size. A new client takes the place of one that comes less often.
 type suspects struct {
-	any   atomic.Bool  // whether there was one
-	over  atomic.Bool  // whether one was reported
-	looks atomic.Int32 // at how many requests it has looked, up to manyLooks
+	any   atomic.Bool // whether there was one
+	over  atomic.Bool // whether one was reported
+	looks sample
 	mu    sync.Mutex
 	table [64]suspect
 }
 
 type suspect struct {
 	addr    netip.Addr
-	left    [2]uint64 // a bit for each of 128 classes of addresses left of it
-	credit  int32     // its requests, less those of others that have its place
+	left    classes // of addresses left of it
+	credit  int32   // its requests, less those of others that have its place
 	cleared bool
 }
 
@@ -116,56 +98,46 @@ var addrSeed = maphash.MakeSeed()
 // note counts a request of a client. left is the address left of the client's in the header, or
 // invalid. note reports true once: when the suspicion is confirmed.
 func (ss *suspects) note(client, left netip.Addr) bool {
+	public := left.IsGlobalUnicast() && !private(left)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s := &ss.table[maphash.Comparable(addrSeed, client)%uint64(len(ss.table))]
 	if s.addr != client {
+		if !public {
+			return false
+		}
 		if s.credit--; s.credit > 0 {
 			return false
 		}
 		*s = suspect{addr: client}
 	}
 	s.credit++
-	s.cleared = s.cleared || !left.IsGlobalUnicast() || private(left)
-	if s.cleared {
+	if s.cleared = s.cleared || !public; s.cleared {
 		return false
 	}
 	ss.any.Store(true)
-	class := maphash.Comparable(addrSeed, left) % 128
-	s.left[class/64] |= 1 << (class % 64)
-	return bits.OnesCount64(s.left[0])+bits.OnesCount64(s.left[1]) >= manyLeft && !ss.over.Swap(true)
-}
-
-// clear is for a client that has come without an address left of it.
-func (ss *suspects) clear(client netip.Addr) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if s := &ss.table[maphash.Comparable(addrSeed, client)%uint64(len(ss.table))]; s.addr == client {
-		s.cleared = true
-	}
+	s.left.add(maphash.Comparable(addrSeed, left))
+	return s.left.count() >= manyLeft && !ss.over.Swap(true)
 }
 
 // noteLeft notes a client, and what is left of it in a list.
-func (s *source) noteLeft(client netip.Addr, l *list, left string) {
-	ss := &s.suspects
-	switch {
-	case ss.over.Load():
-		return
-	case ss.looks.Load() < manyLooks:
-		ss.looks.Add(1)
-	case rand.Uint32()%64 > 0:
+func (s *source) noteLeft(l *list, client netip.Addr, left string) {
+	if s.suspects.over.Load() || !s.suspects.looks.next() {
 		return
 	}
-	if left == "" {
-		ss.clear(client)
-		return
-	}
-	if ss.note(client, l.last(left)) {
+	node, _, _ := l.last(left)
+	if addr, _ := parseAddress(node); s.suspects.note(client, addr) {
 		warn("one-client", fmt.Sprintf(
 			"many requests are limited as one client by %s, and each names an address before that client's in %s, often another one; if the client is a proxy or load balancer of yours or of your CDN, all clients behind it share one limit: give its address to %[1]s too; if you do not know it, it makes the addresses up, and nothing is to be done",
 			s.maker, l.name), "client", client)
 	}
 }
+
+// classes says how many different numbers there were, roughly: it has a bit for each of 128 classes.
+type classes [2]uint64
+
+func (c *classes) add(n uint64) { c[n/64%2] |= 1 << (n % 64) }
+func (c *classes) count() int   { return bits.OnesCount64(c[0]) + bits.OnesCount64(c[1]) }
 
 // private reports whether an address is for private networks.
 func private(addr netip.Addr) bool { return addr.IsPrivate() || carriers.Contains(addr) }

@@ -5,12 +5,10 @@ package keyfuncs
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
-
-	"github.com/tailcut/tailcut/core/notice"
 )
 
 // UnixSocket trusts every peer on a unix socket, such as an nginx on the same host. Give it to
@@ -29,11 +27,7 @@ type Proxies struct{ trust atomic.Pointer[trust] }
 // Set replaces the trusted prefixes. If there are none, or if one is invalid or trusts every peer,
 // as 0.0.0.0/0 does, Set returns an error, and the old prefixes stay.
 func (p *Proxies) Set(trusted ...netip.Prefix) error {
-	t, err := newTrust("Proxies.Set", trusted)
-	if err == nil {
-		p.trust.Store(t)
-	}
-	return err
+	return p.set("Proxies.Set", trusted)
 }
 
 // ForwardedAddr is the function [ForwardedAddr] with these prefixes.
@@ -48,12 +42,10 @@ func (p *Proxies) TrustedHeaderAddr(name string) func(*http.Request) (netip.Addr
 
 // mustTrust makes the Proxies of a function that is given its prefixes. It panics if they are wrong.
 func mustTrust(maker string, trusted []netip.Prefix) *Proxies {
-	t, err := newTrust(maker, trusted)
-	if err != nil {
+	p := new(Proxies)
+	if err := p.set(maker, trusted); err != nil {
 		panic(err.Error())
 	}
-	p := new(Proxies)
-	p.trust.Store(t)
 	return p
 }
 
@@ -63,93 +55,33 @@ type trust struct {
 	unix     bool           // whether unix sockets are trusted
 }
 
-func newTrust(maker string, trusted []netip.Prefix) (*trust, error) {
+func (p *Proxies) set(maker string, trusted []netip.Prefix) error {
 	if len(trusted) == 0 {
-		return nil, errors.New("keyfuncs: " + maker + ` needs the prefixes of your proxies, such as netip.MustParsePrefix("10.1.2.0/24"); if there are none use RemoteIP`)
+		return errors.New("keyfuncs: " + maker + ` needs the prefixes of your proxies, such as netip.MustParsePrefix("10.1.2.0/24"); if there are none use RemoteIP`)
 	}
 	t := new(trust)
-	for i, p := range trusted {
-		if p == UnixSocket {
-			t.unix = true
-			continue
-		}
-		if !p.IsValid() {
-			return nil, fmt.Errorf("keyfuncs: %s: prefix %d is not valid; make it with netip.MustParsePrefix", maker, i+1)
-		}
-		canonical := p
-		if p.Addr().Is4In6() && p.Bits() >= 96 {
-			canonical = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+	for i, prefix := range trusted {
+		canonical := prefix
+		if prefix.Addr().Is4In6() && prefix.Bits() >= 96 {
+			canonical = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
 		}
 		switch {
+		case prefix == UnixSocket:
+			t.unix = true
+			continue
+		case !prefix.IsValid():
+			return fmt.Errorf("keyfuncs: %s: prefix %d is not valid; make it with netip.MustParsePrefix", maker, i+1)
 		case canonical.Bits() == 0:
-			return nil, fmt.Errorf("keyfuncs: %s: prefix %d, %v, trusts every peer, so that a client can choose its address; give the prefixes of your proxies", maker, i+1, p)
+			return fmt.Errorf("keyfuncs: %s: prefix %d, %v, trusts every peer, so that a client can choose its address; give the prefixes of your proxies", maker, i+1, prefix)
 		case canonical.Addr().Is4In6():
-			return nil, fmt.Errorf("keyfuncs: %s: prefix %d, %v, is more than all of IPv4; write IPv4 as IPv4, such as 10.1.2.0/24", maker, i+1, p)
+			return fmt.Errorf("keyfuncs: %s: prefix %d, %v, is more than all of IPv4; write IPv4 as IPv4, such as 10.1.2.0/24", maker, i+1, prefix)
 		}
 		t.prefixes = append(t.prefixes, canonical)
 	}
-	return t, nil
+	p.trust.Store(t)
+	return nil
 }
 
 func (t *trust) contains(addr netip.Addr) bool {
-	for i := range t.prefixes {
-		if t.prefixes[i].Contains(addr) {
-			return true
-		}
-	}
-	return false
-}
-
-// A source reads addresses behind proxies, and warns if they look wrong. maker is the function that
-// the program has called. headers are the headers that this function reads.
-type source struct {
-	proxies   *Proxies
-	maker     string
-	headers   []string
-	strangers atomic.Int32 // at how many requests of untrusted peers it has looked, up to manyLooks
-	trusted   notice.Never // of a trusted peer, among the requests with a header
-	untrusted notice.Once  // whether an untrusted peer was reported
-	two       notice.Once  // whether two headers were reported
-	suspects  suspects
-	crowd     crowd
-}
-
-// untrustedPeer notes an untrusted peer, if its request has a header. After many requests it looks at one in 64.
-func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
-	if s.strangers.Load() < manyLooks {
-		s.strangers.Add(1)
-	} else if rand.Uint32()%64 > 0 {
-		return
-	}
-	for _, name := range s.headers {
-		lines, there := h[name]
-		if !there {
-			continue
-		}
-		if s.untrusted.Due() {
-			warn("forwarded-untrusted", fmt.Sprintf(
-				"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
-				s.maker, name))
-		}
-		if s.trusted.Due(manyMisses) {
-			warn("trusted-never-matches", fmt.Sprintf(
-				"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
-				manyMisses, name, s.maker))
-		}
-		if len(lines) > 0 {
-			l := forwardedList
-			if name != l.name {
-				l = &list{name: name}
-			}
-			s.noteLeft(addr, l, lines[len(lines)-1])
-		}
-		return
-	}
-}
-
-// warnTwoClients warns once that a request has two headers, and it is not known which one to read.
-func (s *source) warnTwoClients() {
-	if s.two.Due() {
-		warn("two-clients", "a request through trusted proxies had X-Forwarded-For and Forwarded, which name different clients, and was answered 400: "+s.maker+" does not know which one your proxies write, as there was no other request with that one alone; have them remove the header that they do not write")
-	}
+	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

@@ -49,29 +49,15 @@ func RouteTemplate(r *http.Request, template string) string {
 	return routeMethod(r.Method) + " " + template
 }
 
-// matched and patternText are the fields in which a ServeMux keeps the pattern that a request
-// matched, and the text of the pattern. In a version of Go with other fields they are nil. They are
-// read because no method of a request tells whether a ServeMux has set Pattern, or a router inside
-// it.
-var matched, patternText = func() (matched, text []int) {
-	pat, ok := reflect.TypeFor[http.Request]().FieldByName("pat")
-	if !ok || pat.Type.Kind() != reflect.Pointer || pat.Type.Elem().Kind() != reflect.Struct {
-		return nil, nil
-	}
-	str, ok := pat.Type.Elem().FieldByName("str")
-	if !ok {
-		return nil, nil
-	}
-	return pat.Index, str.Index
-}()
+// muxPattern is the field in which a ServeMux keeps the pattern that a request matched. The first
+// field of a pattern is its text. In a version of Go with other fields, ofServeMux reports false.
+var muxPattern, _ = reflect.TypeFor[http.Request]().FieldByName("pat")
 
-// ofServeMux reports whether the request's Pattern is one of a ServeMux.
+// ofServeMux reports whether the request's Pattern is one of a ServeMux. It reads an unexported
+// field because no method of a request tells whether a ServeMux has set Pattern, or a router inside it.
 func ofServeMux(r *http.Request) bool {
-	if matched == nil {
-		return false
-	}
-	pat := reflect.ValueOf(r).Elem().FieldByIndex(matched)
-	return !pat.IsNil() && pat.Elem().FieldByIndex(patternText).String() == r.Pattern
+	pat := reflect.Indirect(reflect.ValueOf(r).Elem().FieldByIndex(muxPattern.Index))
+	return pat.Kind() == reflect.Struct && pat.NumField() > 0 && pat.Field(0).String() == r.Pattern
 }
 
 // routeMethod bounds the number of methods.

@@ -45,10 +45,17 @@ func Value[C any](what string, get func(C) any) UserOf[C] {
 		panic("keyfuncs: Value needs a function that gets " + what)
 	}
 	missing := noKey(what + " is missing or empty")
-	return func(c C) (string, error) {
+	return func(c C) (key string, err error) {
 		v := get(c)
-		key, ok := text(v)
-		if !ok {
+		switch rv := reflect.ValueOf(v); {
+		case v == nil:
+		case rv.Kind() == reflect.String:
+			key = rv.String()
+		case rv.CanInt():
+			key = strconv.FormatInt(rv.Int(), 10)
+		case rv.CanUint():
+			key = strconv.FormatUint(rv.Uint(), 10)
+		default:
 			return "", fmt.Errorf("keyfuncs: %s is a %T; store a string or an integer", what, v)
 		}
 		if key == "" {
@@ -56,19 +63,4 @@ func Value[C any](what string, get func(C) any) UserOf[C] {
 		}
 		return key, nil
 	}
-}
-
-// text returns a string or an integer as text, and false for any other value.
-func text(v any) (string, bool) {
-	switch rv := reflect.ValueOf(v); {
-	case v == nil:
-		return "", true
-	case rv.Kind() == reflect.String:
-		return rv.String(), true
-	case rv.CanInt():
-		return strconv.FormatInt(rv.Int(), 10), true
-	case rv.CanUint():
-		return strconv.FormatUint(rv.Uint(), 10), true
-	}
-	return "", false
 }
