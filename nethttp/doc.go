@@ -131,6 +131,10 @@
 // failed. So n failures lock, one after the other or at the same time, and a right attempt does not count. With a
 // FinalCost right ones at the same time would use up the limit until they have been checked.
 //
+// The headers show the decision on entry, which cannot know whether this attempt fails. X-RateLimit-Remaining is the
+// least of two numbers: n less the failures before this attempt, and n less the attempts in progress, this one
+// included. So of 5 it is 4 with the first failure and with the second one, and 3 with the third.
+//
 // At most n attempts of a user and action are in progress at a time: of wrong ones that come together fewer
 // than 2n reach the handler. Any other is answered 429 with Retry-After: 1, and counts towards no ban. With
 // MaxWait it waits for its turn. An attempt is in progress until its handler returns. If an http.TimeoutHandler
