@@ -20,10 +20,14 @@
 // # I want to
 //
 //   - limit a route: nethttp.Limit, ginlimit.Limit or echolimit.Limit; by address in one line nethttp.PerIP
-//   - lock a login after failures: nethttp.Config.OnlyFailures; program examples/login
-//   - give 10,000 calls a month: [CalendarWindow]; plans in a file: package plans; program examples/quota
-//   - limit open streams and sockets: [InFlight]; programs examples/llmproxy and examples/websocket
-//   - share limits in a fleet: redisstore.New inside [Fallback]; see "When the store fails"
+//   - lock a login after failures: nethttp.Config.OnlyFailures over a SlidingWindow; program examples/login. Without
+//     HTTP: [OnlyFailures], and [Limiter.Surcharge] for a failure
+//   - give 10,000 calls a month: CalendarWindow(10_000, Month, nil), see [CalendarWindow]; plans in a file: package
+//     plans; program examples/quota
+//   - limit open streams and sockets: [InFlight], and [Limiter.Release] when one ends; programs examples/llmproxy and
+//     examples/websocket
+//   - share limits in a fleet: redisstore.New inside [Fallback], which admits more during an outage: see "When the
+//     store fails"
 //   - limit users by name, and guests by address: keyfuncs.First
 //   - limit a user and their organization together: nethttp.LimitAll, or [All]
 //   - wait for a turn: [Limiter.Wait], or nethttp.Config.MaxWait; program examples/worker

@@ -14,7 +14,7 @@ import (
 //
 //	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
 //
-// d is from 1 ms to a tenth of the period, or for a funnel or bucket of the time to drain or fill.
+// d is from 1 ms to a tenth of the period. The period of a funnel or bucket is the time in which it drains or fills.
 // 20 to 100 ms suit most limits: a longer d costs more of the limit and hardly saves commands. The
 // program examples/tenant has such a limit.
 //

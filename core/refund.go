@@ -96,14 +96,14 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 // than the difference.
 //
 // The limiter needs [Refundable]. A decision is settled or refunded once: a second call does
-// nothing. Settling a refusal does nothing. What is never settled stays at its estimate. An
+// nothing, unless ctx had ended before the first one asked the store. Settling a refusal does nothing. What is never settled stays at its estimate. An
 // estimate of 0 cannot be settled: the error is [ErrNoReceipt], as for a decision without a
 // receipt. If actual is negative, the error is [ErrCost]. After [All] each subject's charge is
 // settled. The slots of [InFlight] stay taken.
 //
 // If ctx may end with the caller's request, pass [context.WithoutCancel] of it, because the cost
 // must be charged all the same. If ctx had ended, the store was not asked. After an error of the
-// store the decision may or may not have been settled. Do not retry: a second call does nothing.
+// store the decision may or may not have been settled. Do not retry then: a second call does nothing.
 func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
 	return l.settle(ctx, d, actual, func(r *Record) int64 { return r.Cost - int64(actual) })
 }

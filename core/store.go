@@ -79,7 +79,7 @@ type Amender interface {
 }
 
 // An Unwrapper is for authors of decorators. Unwrap returns the store that the decorator wraps. A decorator
-// that changes a charge changes those of [Terms].More too.
+// that changes the user, action, cost or limits of a charge must also change those of each [Part] in [Terms].More.
 type Unwrapper interface {
 	Unwrap() Store
 }

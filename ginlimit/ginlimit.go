@@ -132,7 +132,8 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only, if it has a user.
+// Config.Limiter picks the limiter of the first subject only. It is not called for a request without that
+// subject's user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	gate.NotEqual("ginlimit", subjects)
 	g := gate.New(framework{}, cfg.lift(), subjects...)
@@ -170,7 +171,8 @@ func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action stri
 func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.Context](c.Request) }
 
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see
-// nethttp.Settle. A goroutine that outlives the handler calls it with c.Copy().
+// nethttp.Settle. For a goroutine that outlives the handler, make copied := c.Copy() before it starts, and call
+// Settle(copied, actual) in it.
 func Settle(c *gin.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
 
 // Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;

@@ -195,7 +195,8 @@ func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.H
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only, if it has a user.
+// Config.Limiter picks the limiter of the first subject only. It is not called for a request without that
+// subject's user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	gate.NotEqual("nethttp", subjects)
 	var lifted []gate.Subject[exchange]

@@ -64,8 +64,9 @@
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
 // A new form of state also needs a Form and an entry in the table of forms in kinds.go, with the name of its
-// files, and an entry in that of redisstore/forms.go: what Redis is sent and replies. Its machine keeps the state in
-// State.More, so no store has to know of it. A check does not change what More points to, because a Peek ends there.
+// files, and an entry in the table of redisstore/forms.go, which says what Redis is sent and what it replies. Its
+// machine keeps the state in State.More, so no store has to know of it. Its check must not change what More points
+// to: after a Peek the store writes nothing back.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back
 // when the action ends: its charge is released or renewed, as often as a caller tries, and not refunded.

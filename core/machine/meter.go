@@ -226,8 +226,8 @@ func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }
 
-// prepay lowers the quota by what the meter gains or drains in d, because the actions of any
-// interval may have been charged up to d before it.
+// prepay lowers the quota by the units that the rate gives in d, rounded up: the actions of an interval of length x
+// may have been charged within x+d.
 func (*meter) prepay(r *Rule, d int64) {
 	gain := r.units(Span{Whole: d}, Span{})
 	if (Span{Whole: d}).exceeds(r.Time(gain)) {

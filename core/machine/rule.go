@@ -108,7 +108,7 @@ const (
 	ModeOwe                 // as ModeForce, but charge above the quota too, up to two quotas: core.Limiter.Settle
 )
 
-// Asks reports whether a charge of the mode is charged if there is room, and otherwise refused.
+// Asks reports whether a charge of the mode depends on room: with room it is charged, and without it is refused.
 func (m Mode) Asks() bool { return m == ModeCharge || m == ModePatient }
 
 // forced reports whether a charge of the mode is allowed whatever the state is: ModeForce, and those after it.
@@ -283,8 +283,8 @@ func (r *Rule) Foreseen(v *Reading, count bool) bool {
 	return r.machine.foreseen(r, *v, count)
 }
 
-// Taken is what an admitted charge has taken: Cost units at the instant At, without the slots that
-// [Rule.Takes] leaves out. Reading is that of the state just after the charge.
+// Taken is what an admitted charge has taken: Cost units at the instant At. Cost is the charge's
+// cost, less slots that the action had already (see [Rule.Takes]). Reading is that of the state just after the charge.
 type Taken struct {
 	At, Cost int64
 	Reading  Reading

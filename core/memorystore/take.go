@@ -1,8 +1,8 @@
 package memorystore
 
 // The calls of a limiter. Each is a transaction: the store locks the shards of the users, finds the
-// states, and writes them back. The functions come in the sequence in which Take calls them, and
-// the other methods at the end. room.go has what a new key needs.
+// states, and writes them back. The functions that Take calls come first, and then the
+// other methods. room.go has what a new key needs.
 
 import (
 	"context"

@@ -66,8 +66,8 @@ func (m *Metrics) find(action string, l *core.Limit) *series {
 	return s
 }
 
-// home returns the pair that p is counted as, and the series of that pair. The series is nil if it
-// must still be made. Without the lock another goroutine may make it meanwhile.
+// home returns the pair under which p is counted, and the series of that pair: p itself, or if there is no room the
+// pair "other" of its limit, or else "other" alone. The series is nil if it must still be made. Without the lock another goroutine may make it meanwhile.
 func (m *Metrics) home(p pair) (pair, *series) {
 	ofLimit, last := pair{other, p.identity, p.perUser}, pair{action: other, identity: other}
 	for i, p := range [...]pair{p, ofLimit} {

@@ -12,7 +12,7 @@ import (
 
 // Watch returns a store that decides as store does, and counts its decisions. Call it once for each
 // store, at start-up, because a Metrics keeps the stores that it watches. Watch panics if store is
-// nil, is watched already, or wraps a watched store, because decisions would be counted twice. If
+// nil, or is or wraps a store that Watch has returned, because decisions would be counted twice. If
 // there are several exporters, give them the same Metrics.
 func (m *Metrics) Watch(store core.Store) core.Store {
 	if stores.IsNil(store) {

@@ -187,8 +187,8 @@ func short(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// anewLimits joins the limits of to that do not continue a limit of from. If from has no limits, or
-// Nothing, no limit starts anew.
+// anewLimits returns the texts of those limits in to that continue no limit in from, joined by "and". It returns ""
+// if from or to is nil, or has Nothing.
 func anewLimits(from, to *limits) string {
 	if from == nil || to == nil || slices.ContainsFunc(slices.Concat(from.limits, to.limits), isNothing) {
 		return ""

@@ -90,8 +90,8 @@
 // that for a minute, or until the lease ends, because the charge may be late.
 //
 // Calls fail until the first connections are open. [Store.Connect] opens them before the program serves, and
-// returns what is wrong with the server. With a timeout of 50 ms, every call is answered after that up to a
-// response time of 40 ms.
+// returns what is wrong with the server. After Connect, with a timeout of 50 ms, every call is
+// answered as long as Redis responds within 40 ms.
 //
 // If a call has no answer, the store opens a new connection, and sends no call until that is answered. So
 // during an outage callers get the error at once. If only the old connections are dead, because a NAT or a
@@ -155,8 +155,9 @@
 // that core.All decides about them in one step. A user whose tag changes has new keys, and so the full quota
 // again.
 //
-// A key expires when the limit's full quota is available again, of a calendar window a second later, or when its lease,
-// ban or ForgetAfter ends. A bucket or funnel with refunds is kept a little longer.
+// The key of a limit expires when the limit's full quota is available again, that of a CalendarWindow a second later.
+// That of an InFlight expires when its last lease ends, and that of a ban policy or of a bucket with Initial with
+// ForgetAfter. A bucket or funnel with refunds is kept a little longer.
 //
 // # Memory in Redis
 //

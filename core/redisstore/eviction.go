@@ -13,8 +13,8 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// The store reads the eviction policy in Connect, after checkAfter answers, and again after as many more, or a
-// multiple, at least checkEvery later. By then its connections are open and the limits have state to lose.
+// The store reads the eviction policy in Connect, and at every checkAfter-th answer, but there at most once in
+// checkEvery. By then its connections are open and the limits have state to lose.
 const (
 	checkAfter = 100
 	checkEvery = 10 * time.Minute

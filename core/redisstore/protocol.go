@@ -66,8 +66,8 @@ type request struct {
 	size      int         // numbers in the reply
 	weight    int         // how long it takes, in simple charges
 
-	// It is for this time of this process's clock, in microseconds since 1970: the periods of its calendars, or
-	// without one from 0 to MaxInt64.
+	// The request is valid from start until before end, by this process's clock in microseconds since 1970: within
+	// the current periods of its calendars. Without a calendar they are 0 and MaxInt64.
 	start, end int64
 }
 
@@ -203,8 +203,8 @@ func (s *wire) exchange(send batch.Send, calls []*batch.Call) error {
 }
 
 // takeArgs returns the arguments of take for charges. Of equal charges in a row it sends the
-// first, and how often it is repeated. If the last charges have equal words, it sends these
-// once, which saves 5 % of a batch of one limiter's charges.
+// first, and how often it is repeated. A word is an encoded charge without its keys. If the last words are equal,
+// only the first of them is sent, which saves 5 % of a batch of one limiter's charges.
 func takeArgs(calls []*batch.Call) []any {
 	args := make([]any, head, head+1+len(calls)*(1+len(calls[0].Keys)))
 	var buf [16]any

@@ -88,7 +88,7 @@ func (s *Store) Leases() (taken, returned, lost uint64) { return s.leases.Counts
 func (s *Store) Part(user string) string { return s.wire.part(user) }
 
 // Joins reports whether the store decides about two users in one step, as core.All asks: always on a
-// single server or Sentinel, and on a Cluster or Ring if they have one [Options].Tag.
+// single server or Sentinel that takes keys of two users in one command, and on a Cluster or Ring if [Options].Tag gives both users the same tag.
 func (s *Store) Joins(a, b string) bool {
 	return !s.wire.batches.Sharded() || s.wire.tag(a) == s.wire.tag(b)
 }

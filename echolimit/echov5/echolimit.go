@@ -110,7 +110,8 @@ func LimitAll(subjects ...gate.Subject[*echo.Context]) echo.MiddlewareFunc {
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only, if it has a user.
+// Config.Limiter picks the limiter of the first subject only. It is not called for a request without that
+// subject's user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*echo.Context]) echo.MiddlewareFunc {
 	gate.NotEqual("echolimit", subjects)
 	g := gate.New(framework{}, gate.Config[*echo.Context](cfg), subjects...)

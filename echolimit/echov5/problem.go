@@ -8,9 +8,8 @@ import (
 
 // Problem is the error of a refusal or a failure. Echo's error handler answers with its
 // status and its JSON. Your own central error handler finds it with errors.As: as a *Problem, an
-// echo.HTTPStatusCoder or an *echo.HTTPError. If such a handler sends something else, it keeps its
-// own Content-Type. If it sends the problem as a part of its own JSON, it encodes the field
-// Problem.
+// echo.HTTPStatusCoder or an *echo.HTTPError. A handler that sends something else keeps its own
+// Content-Type. One that makes the problem a part of its own JSON encodes the field Problem.
 type Problem struct{ gate.SentProblem }
 
 // Error returns the status and the title.

@@ -1,6 +1,7 @@
 // Package gate is for authors of framework adapters. It turns a request into a decision and a
 // decision into a response. Packages nethttp, ginlimit and echolimit are such adapters. To limit
-// handlers, use one of those; of this package they need only the constants of [Headers].
+// handlers, use one of those. From this package a program then needs the constants of [Headers], and [Failure] if it
+// has a Fail function.
 //
 // An adapter implements [Framework] and makes one [Gate] for each middleware with [New]. For each
 // request it calls [Gate.Serve]. Its functions Allow, Decision, Settle and Hold call [Allow], [Decision],
@@ -13,7 +14,8 @@
 // framework keeps its header in another form, the adapter copies it back before the handler runs and
 // before it answers.
 //
-// Gate leaves a mark for Allow, Decision, Settle and Hold in the context of the request, and nowhere else. So
+// Gate leaves a mark for Allow, Decision and Settle, and the slot for Hold, in the context of the request, and nowhere
+// else. So
 // Request must return what WithRequest was given last, until the request ends. A framework without
 // an *http.Request keeps the one that the adapter makes in its own values of the request.
 //

@@ -34,8 +34,8 @@ type Framework[C any] interface {
 	// the error and dropped it, the client would not learn of the refusal.
 	//
 	// Then Finish has the response send nothing more. If a handler writes nevertheless, the framework
-	// calls wrote and returns its error to the handler. [Discarding] does that. If a handler has a
-	// ResponseWriter that cannot be replaced, Finish does not do it.
+	// calls wrote and returns its error to the handler. [Discarding] does that. If the framework's
+	// ResponseWriter cannot be replaced, as in Gin, Finish leaves this out.
 	Finish(c C, err error, wrote func() error)
 }
 

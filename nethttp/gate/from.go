@@ -44,8 +44,9 @@ func NotSwapped[C any](adapter, given string, key func(C) (string, error), other
 	}
 }
 
-// NotEqual is for an adapter's LimitAll. It panics if two subjects are equal: no request could be decided.
-// It finds equal subjects whose functions are the same ones, or were made by Action with one name.
+// NotEqual is for an adapter's LimitAll. It panics if two subjects are equal: they have one user, and their
+// limiters share a state, so no request could be decided. Two key functions count as one if they are the same
+// function value, or if Action made both with one name.
 func NotEqual[C any](adapter string, subjects []Subject[C]) {
 	for i, s := range subjects {
 		for j, o := range subjects[:i] {

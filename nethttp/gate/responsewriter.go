@@ -13,8 +13,8 @@ import (
 
 // Watch wraps a ResponseWriter for a [Watched]. answered returns the response's status and
 // whether the response has begun. The status is 200 if nothing was written, and 0 if the
-// connection was taken over. answers is that of [Framework]'s Watch. The wrapper is a Flusher and a Pusher if w is one, and always a
-// Hijacker. http.ResponseController finds the other methods of w.
+// connection was taken over. answers is the argument of the same name of [Framework]'s Watch.
+// The wrapper is a Flusher and a Pusher if w is one, and always a Hijacker. http.ResponseController finds the other methods of w.
 func Watch(w http.ResponseWriter, answers *Answering) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
 	rec := &watched{ResponseWriter: w, answers: answers}
 	_, flushes := w.(http.Flusher)

@@ -8,9 +8,9 @@ import (
 )
 
 // Serve decides the request c and sets the headers of the response. If the request passes, Serve
-// calls next, which runs the handlers, and returns its error. It renews a slot of [core.InFlight]
-// until then, and then releases it, unless a handler has called [Hold]. Otherwise it answers the request,
-// and returns the error of Deny or Fail, or of the Framework's Answer.
+// calls next, which runs the handlers, and returns its error. While next runs, Serve renews the request's slots
+// of [core.InFlight]. Afterwards it releases them, unless a handler has called [Hold]. If the request does not
+// pass, Serve answers it, and returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
 	var a attempt // a literal would be copied

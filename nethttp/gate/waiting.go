@@ -11,8 +11,8 @@ type waiting struct {
 	all int
 }
 
-// enter counts a request if its user and action have fewer than there are places free. So one of them
-// has at most half of the places, and leaves some to the others.
+// enter counts a request if its user and action have fewer requests here than places are free. So one user and
+// action get at most half of the places, rounded up.
 func (w *waiting) enter(user, action string, places int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

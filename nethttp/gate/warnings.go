@@ -80,9 +80,9 @@ func (m *mounted[C]) actionToLog(c C) (action string) {
 	return action
 }
 
-// noteTwice logs once if this limit shares its state with one further out, by what that one has shown:
-// something is used, now it is always the cost more, and the quota is the same, or of two windows the end.
-// Other limits may show the same by chance, but not every time.
+// noteTwice logs once if requests seem to be charged twice, because this limit shares its state with one further
+// out. The signs: the outer limit shows used units, this one shows exactly the cost more, and both show the same
+// quota or the same reset. It logs after manySame requests in a row that show all this.
 func (s *suspicion) noteTwice(outer *shown, a *attempt, t *told, remedy string) {
 	if outer.in == 0 || a.cost == 0 || !t.allowed || !s.open(manySame) {
 		return
@@ -109,8 +109,8 @@ func (g *Gate[C]) warnEntered() {
 	}
 }
 
-// noteRight notes a request that is no failure by OnlyFailures, and logs if no request has been one. A client that
-// sends the right Authorization with each request may well never fail.
+// noteRight notes a request that OnlyFailures did not count, and logs if the first manyRight requests were all
+// successes. Requests with an Authorization header are left out: such a client may never fail.
 func (g *Gate[C]) noteRight(c C, a *attempt, status int) {
 	if status < http.StatusBadRequest && g.framework.Request(c).Header["Authorization"] == nil && g.right.note(manyRight) {
 		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests that OnlyFailures was asked about were successes by their status, so the limit has never counted anything; if the handler answers failures so too, as GraphQL does with 200, have OnlyFailures report them by something else, or call Allow and Surcharge where the failure is known", g.name, manyRight),

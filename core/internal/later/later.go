@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Most is the largest number of tries that the process waits for. Each keeps a request in memory.
+// Most is how many tries to free slots may be pending in the process. Each keeps a request in memory. A further try
+// is dropped, and its slot is free when its lease ends.
 const Most = 10_000
 
 const (

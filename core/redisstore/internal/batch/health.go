@@ -101,8 +101,8 @@ func (l *lane) startCheck(now time.Time) {
 	}
 }
 
-// recoverLane finds out whether the server of a lane answers on a new connection. If it does, the client gets rid of
-// dead connections, what is sending is given up, and sending goes on. began is the state in which the check began.
+// recoverLane finds out whether the server of a lane answers on a new connection. If it does, dead connections are
+// replaced, the senders that may hang are abandoned, and new ones send the calls that queue. began is the state in which the check began.
 func (q *Queue) recoverLane(l *lane, key string, began state) {
 	server, took, err := q.check(l.server, key, began)
 	replaces := q.checked(l, began, server, err)

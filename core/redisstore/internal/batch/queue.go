@@ -94,8 +94,8 @@ type Queue struct {
 
 	panicked notice.Rarely // the client or a hook of it
 
-	// mu guards all below, the lanes, and where a call is. Methods of a Queue lock it, but for lane and
-	// startTicking. Methods of a Call, a lane and its parts are called with it.
+	// mu guards all fields below, the lanes, and each call's place. Methods of Queue lock it. The methods lane and
+	// startTicking, and those of Call, of lane and of its parts, are called with mu held.
 	mu       sync.Mutex
 	lanes    map[route]*lane
 	maxCalls int  // of a lane

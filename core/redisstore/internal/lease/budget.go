@@ -64,7 +64,7 @@ type budget struct {
 }
 
 // delay returns the time for which no command may be sent, because too many were sent lately. kept
-// commands of the burst are left for other callers.
+// is how many commands of the burst are left for other callers.
 func (b *budget) delay(now time.Time, kept time.Duration) time.Duration {
 	return max(0, b.paid.Sub(now.Add((burst-1-kept)*b.pace)))
 }

@@ -222,7 +222,7 @@ func (g *grant) answer(c *core.Charge, left int64, now time.Time) (d core.Decisi
 	return d, r
 }
 
-// Amend refunds units that an action has used: to the grant while it lasts, and then to the server.
+// Amend refunds units that an action has used: to the grant if that has not ended, or else to the server.
 func (g *grant) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	g.shard.mu.Lock()
 	if a.Verb == machine.VerbRefund && !g.ended(time.Now()) {

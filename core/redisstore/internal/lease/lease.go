@@ -51,7 +51,8 @@ type Table struct {
 	taken, returned, lost atomic.Uint64 // units
 }
 
-// Room is how many holdings a store has.
+// Room is how many holdings one store can keep. A holding is what the process has taken of the units of one user
+// and action.
 const Room = 16_384
 
 // New makes an empty table with room for so many holdings. The server decides for further users. A caller waits
