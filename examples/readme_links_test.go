@@ -72,7 +72,7 @@ func TestEveryCodeIsListed(t *testing.T) {
 					}
 				}
 			}
-			logged[dir] = append(logged[dir], found(`(?:"code", |\bsay\("[^"]*", |\bcode(?:[A-Z]\w*)?(?:, \w+)? :?= |\bcode :?= [^\n]*", |\bcode :?= [&\w.]+, "[^"]*", |\.log\([\w.]+, "[^"]*", |\bwarn\()"([a-z-]+)"`, src)...)
+			logged[dir] = append(logged[dir], found(`(?:"code", |\bsay\("[^"]*", |\bcode(?:[A-Z]\w*)?(?:, \w+)? :?= |\bcode :?= [^\n]*", |\bcode :?= [&\w.]+, "[^"]*", |\.log\([\w.]+, "[^"]*", |\bwarn\(|\bwarnOnce\([&\w.]+, )"([a-z-]+)"`, src)...)
 			listed[dir] = append(listed[dir], found(`(?m)^//\t([a-z]+(?:-[a-z]+)+)  `, src)...)
 		}
 	}

@@ -30,7 +30,7 @@ func snippetRedis(mux *http.ServeMux, rdb redis.UniversalClient) {
 }
 
 func Example_who() {
-	// The user's id from your login, or else the address with a mark (~2:), so that the two are never equal.
+	// The user's id from your login, or else the address, prefixed with ~2: so that no user's id can equal it.
 	user := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 
 	// The address behind your own proxies, which send X-Forwarded-For or Forwarded.
