@@ -169,14 +169,18 @@ func TestServerForgetsTheLibrary(t *testing.T) {
 			t.Run(way.name+" "+l.String(), func(t *testing.T) {
 				lim := core.Must(core.New(store, l))
 				for i := range 5 {
-					server.Do(way.forgets, "FLUSH")
+					want := way.known
+					if way.scripts || i == 0 || l == kinds[0] { // functions are known again after a second
+						server.Do(way.forgets, "FLUSH")
+						want = way.forgotten
+					}
 					proxy.Commands()
 					d, err := lim.Allow(t.Context(), user, action)
 					if err != nil || !d.Allowed || d.Remaining != 4-i {
 						t.Fatalf("charge %d after %s FLUSH: %+v, %v", i+1, way.forgets, d, err)
 					}
-					if got := names(proxy.Commands()); got != way.forgotten {
-						t.Fatalf("it took %s", got)
+					if got := names(proxy.Commands()); got != want {
+						t.Fatalf("it took %s, want %s", got, want)
 					}
 					within(t, "it is known again", func() bool {
 						proxy.Commands()
