@@ -88,7 +88,7 @@ func (c *Charge) asks(i int) (limits []Limit, cost int64) {
 // Writes reports whether the charge may change a state. A Peek may not. Neither may a charge whose
 // cost is above the quota of an enforced limit, because it is refused with [Never].
 func (c *Charge) Writes() bool {
-	if !c.Mode.Asks() {
+	if !c.Mode.NeedsRoom() {
 		return c.Mode != machine.ModePeek
 	}
 	for i := range c.More {

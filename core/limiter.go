@@ -83,7 +83,7 @@ func (l *Limiter) ready() error {
 func (l *Limiter) makeTerms() {
 	for mode := range l.terms {
 		t := Terms{Limits: l.limits, Ask: machine.Ask{Mode: machine.Mode(mode)}}
-		if t.Receipt = l.refundable && t.Mode.Asks(); t.Mode == machine.ModeForce {
+		if t.Receipt = l.refundable && t.Mode.NeedsRoom(); t.Mode == machine.ModeForce {
 			t.Limits = l.unbanned()
 		}
 		l.terms[mode] = &t
@@ -290,7 +290,7 @@ func (l *Limiter) kept() (*Terms, *slotWaiters) { return l.terms[machine.ModeCha
 // Otherwise slots could be taken that no caller knows of, and they would stay taken until their
 // leases end.
 func (c *Charge) outlives(ctx context.Context) context.Context {
-	if c.Mode.Asks() && c.Writes() {
+	if c.Mode.NeedsRoom() && c.Writes() {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx

@@ -99,7 +99,7 @@ func (r *Record) charged(i int) bool {
 // Amends reports whether an amendment changes what the charge has taken from the i-th limit: a
 // refund changes all kinds but InFlight, and a release or renewal changes only InFlight.
 func (r *Record) Amends(i int, a machine.Amendment) bool {
-	return r.charged(i) && r.Limits[i].rule.Concerns(a) && r.Taken(i).Cost > 0
+	return r.charged(i) && r.Limits[i].rule.CanAmend(a) && r.Taken(i).Cost > 0
 }
 
 // Taken returns what the charge has taken from the i-th limit.
@@ -126,7 +126,7 @@ func (r *Record) Amend(entries []machine.Entry, now int64, a machine.Amendment) 
 
 // takeSlots is for a charge that may have taken slots.
 func (r *Record) takeSlots(waiters *slotWaiters) {
-	if r.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
+	if r.amendsAny(machine.Amendment{Verb: machine.VerbRelease}) {
 		if r.slots = newTakenSlots(waiters, shortestLease(r.Limits)); r.By != nil {
 			r.slots.watch()
 		}
@@ -135,14 +135,14 @@ func (r *Record) takeSlots(waiters *slotWaiters) {
 
 // amend has the store amend the charge, unless that changes nothing.
 func (r *Record) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
-	if !r.concerned(a) {
+	if !r.amendsAny(a) {
 		return true, nil
 	}
 	return r.By.Amend(ctx, r, a)
 }
 
-// concerned reports whether an amendment changes anything.
-func (r *Record) concerned(a machine.Amendment) bool {
+// amendsAny reports whether an amendment changes anything.
+func (r *Record) amendsAny(a machine.Amendment) bool {
 	for i := range r.Limits {
 		if r.Amends(i, a) {
 			return true
@@ -168,7 +168,7 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 		return nil
 	case r.By == nil:
 		return ErrNoReceipt
-	case !r.concerned(machine.Amendment{Verb: verb}): // shadow limits that were not charged
+	case !r.amendsAny(machine.Amendment{Verb: verb}): // shadow limits that were not charged
 		return nil
 	}
 	select {

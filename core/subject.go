@@ -124,7 +124,7 @@ func jointCharge(subjects []Subject, ask machine.Ask) Charge {
 	t := *c.Terms
 	t.Ask, t.Receipt = ask, ask.Ahead > 0 // a reserved turn may be given back
 	for i := range subjects {
-		t.Receipt = t.Receipt || subjects[i].limiter.refundable && ask.Mode.Asks()
+		t.Receipt = t.Receipt || subjects[i].limiter.refundable && ask.Mode.NeedsRoom()
 	}
 	if len(subjects) > 1 {
 		t.More = make([]Part, len(subjects)-1)

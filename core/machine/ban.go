@@ -27,7 +27,7 @@ func (*banRecord) form() Form { return FormBans }
 
 // bans are those of a live state, or nil.
 func (s State) bans(now int64) *banRecord {
-	if b, _ := s.More.(*banRecord); b != nil && s.Expires > now {
+	if b, _ := s.Data.(*banRecord); b != nil && s.Expires > now {
 		return b
 	}
 	return nil
@@ -43,7 +43,7 @@ func (*bans) load(r *Rule, d *decoder) State {
 }
 
 // state is the state of bans, which expires when they are forgotten.
-func (b *banRecord) state(r *BanRule) State { return State{Expires: r.forgotten(b), More: b} }
+func (b *banRecord) state(r *BanRule) State { return State{Expires: r.forgotten(b), Data: b} }
 
 // behind is how far a clock that stepped back is behind the last refusal or ban.
 func (b *banRecord) behind(now int64) int64 { return max(0, b.Last-now) }
@@ -124,7 +124,7 @@ func (*bans) read(r *Rule, now, _ int64, s State) (v numbers, level int64) {
 func (*bans) amend(_ *Rule, _ int64, _ Taken, _ Amendment, s State) (State, bool) { return s, false }
 
 func (*bans) save(_ *Rule, b []byte, s State) []byte {
-	x := s.More.(*banRecord)
+	x := s.Data.(*banRecord)
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }
 

@@ -65,7 +65,7 @@
 //
 // A new form of state also needs a Form and an entry in the table of forms in kinds.go, with the name of its
 // files, and an entry in the table of redisstore/forms.go, which says what Redis is sent and what it replies. Its
-// machine keeps the state in State.More, so no store has to know of it. Its check must not change what More points
+// machine keeps the state in State.Data, so no store has to know of it. Its check must not change what Data points
 // to: after a Peek the store writes nothing back.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back

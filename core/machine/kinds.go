@@ -56,9 +56,9 @@ type Form uint8
 
 // The forms. They are also the second byte of a binary state, so their numbers stay.
 const (
-	FormMeter   Form = iota + 1 // Expires is when the debt ends and N its fraction, or More is a *debt
+	FormMeter   Form = iota + 1 // Expires is when the debt ends and N its fraction, or Data is a *debt
 	FormCounter                 // Expires is the window's end, and N the count
-	FormTrail                   // More is a *queue
+	FormTrail                   // Data is a *queue
 	FormBans                    // a *banRecord
 	FormSlots                   // a *slotList
 )

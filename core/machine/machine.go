@@ -5,7 +5,7 @@ package machine
 // A machine is the arithmetic of the kinds with one form. Its first seven functions have their
 // counterparts in its Lua file, in the same sequence. They take and return states by value, so that
 // no state moves to the heap. After a Peek a store drops the state, so only charge, refuse and
-// amend change what More points to. These three and check report whether the state has changed.
+// amend change what Data points to. These three and check report whether the state has changed.
 type machine interface {
 	// load reads what save has written.
 	load(r *Rule, d *decoder) State
@@ -29,7 +29,7 @@ type machine interface {
 	// save appends the state in binary form.
 	save(r *Rule, b []byte, s State) []byte
 
-	foreseen(r *Rule, v Reading, count bool) bool
+	predictable(r *Rule, v Reading, count bool) bool
 
 	// prepay tightens a rule whose units are charged up to so long before their actions.
 	prepay(r *Rule, d int64)
@@ -48,6 +48,6 @@ type numbers struct {
 // readings of the state, and units that are charged before their actions need no stricter rule.
 type plain struct{}
 
-func (plain) foreseen(*Rule, Reading, bool) bool { return true }
+func (plain) predictable(*Rule, Reading, bool) bool { return true }
 
 func (plain) prepay(*Rule, int64) {}

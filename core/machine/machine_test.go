@@ -127,14 +127,14 @@ func TestTheLevelOfABanIsNotCapped(t *testing.T) {
 		for i := range 2 {
 			decideBan(&long, &s, now+int64(i))
 		}
-		b := s.More.(*banRecord)
+		b := s.Data.(*banRecord)
 		if b.Level != want {
 			t.Fatalf("level %d after %d bans", b.Level, want)
 		}
 		now = b.Until
 	}
 	decideBan(&short, &s, now)
-	if b := s.More.(*banRecord); b.Level != 6 {
+	if b := s.Data.(*banRecord); b.Level != 6 {
 		t.Errorf("a shorter policy made the level %d", b.Level)
 	}
 }

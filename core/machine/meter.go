@@ -7,14 +7,14 @@ import "cmp"
 // moves as time passes. This is the virtual scheduling form of the generic cell rate algorithm
 // ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
-// The state expires at the TAT, rounded up. N is the fraction of the TAT. If More is a
+// The state expires at the TAT, rounded up. N is the fraction of the TAT. If Data is a
 // debt, the state may expire later: when a bucket with Initial is forgotten, or when no refund
 // matters any more.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type meter struct{}
 
-// debt is the More of few meters: those with Initial, and those after a refund or with a debt above the quota.
+// debt is the Data of few meters: those with Initial, and those after a refund or with a debt above the quota.
 // It has four words, so that it is passed in registers.
 type debt struct {
 	At Span // the TAT
@@ -31,7 +31,7 @@ func (*debt) form() Form { return FormMeter }
 
 // debt is what a state has at an instant.
 func (r *Rule) debt(s State, now int64) debt {
-	if m, _ := s.More.(*debt); m != nil && s.Expires > now {
+	if m, _ := s.Data.(*debt); m != nil && s.Expires > now {
 		return *m
 	}
 	left := r.left(s, now)
@@ -40,7 +40,7 @@ func (r *Rule) debt(s State, now int64) debt {
 
 // left is what a state owes at an instant.
 func (r *Rule) left(s State, now int64) Span {
-	switch m, _ := s.More.(*debt); {
+	switch m, _ := s.Data.(*debt); {
 	case s.Expires <= now:
 		return r.Start
 	case m != nil:
@@ -66,7 +66,7 @@ func (d debt) state(r *Rule, forget int64, m *debt) State {
 	if m == nil {
 		m = new(debt)
 	}
-	*m, s.More, s.N = d, m, 0
+	*m, s.Data, s.N = d, m, 0
 	if d.Refunds != nil {
 		s.Expires = max(s.Expires, d.Refunds.Until)
 	}
@@ -89,7 +89,7 @@ func (*meter) load(r *Rule, d *decoder) State {
 
 func (*meter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	left, bound := r.left(s, now), r.Burst
-	if s.More != nil || left.exceeds(bound) {
+	if s.Data != nil || left.exceeds(bound) {
 		s, changed = r.correct(s, now)
 		left = r.left(s, now)
 	}
@@ -142,7 +142,7 @@ func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refu
 	if a.Mode.forced() {
 		next = r.forced(next, left, a.Mode)
 	}
-	if s.More != nil || r.ForgetAfter > 0 || next.exceeds(r.Burst) {
+	if s.Data != nil || r.ForgetAfter > 0 || next.exceeds(r.Burst) {
 		s, refund = r.chargeMore(s, left, next, now, a.Mode)
 	} else {
 		s = State{Expires: now + next.Ceil(), N: uint32(next.Part)}
@@ -150,7 +150,7 @@ func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refu
 	return numbers{Rest: next, Wait: next.sub(r.oneMore, r.Parts).Ceil()}, refund, s, true
 }
 
-// chargeMore is charge for a state that has a debt in More, or gets one. It returns the number of the last refund.
+// chargeMore is charge for a state that has a debt in Data, or gets one. It returns the number of the last refund.
 func (r *Rule) chargeMore(s State, left, next Span, now int64, mode Mode) (_ State, refund int64) {
 	d, forget := r.debt(s, now), now+r.ForgetAfter
 	reserved := !mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
@@ -164,7 +164,7 @@ func (r *Rule) chargeMore(s State, left, next Span, now int64, mode Mode) (_ Sta
 	if d.Refunds != nil && d.Refunds.Until <= now {
 		d.Refunds = nil
 	}
-	m, _ := s.More.(*debt)
+	m, _ := s.Data.(*debt)
 	return d.state(r, forget, m), d.Refunds.last()
 }
 
@@ -203,7 +203,7 @@ func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, b
 	}
 	d.At = d.At.sub(give, r.Parts)
 	d.Refunds = d.Refunds.add(given{give, before, d.At, t.Reading.Detail}, r.Parts, now)
-	m, _ := s.More.(*debt)
+	m, _ := s.Data.(*debt)
 	return d.state(r, s.Expires, m), true
 }
 
@@ -221,8 +221,8 @@ func (r *Rule) Delay(owed, time Span) int64 {
 	return owed.add(time, r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
-// foreseen is false for a bucket with Initial that may not have been used: it does not fill.
-func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
+// predictable is false for a bucket with Initial that may not have been used: it does not fill.
+func (*meter) predictable(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }
 

@@ -108,8 +108,8 @@ const (
 	ModeOwe                 // as ModeForce, but charge above the quota too, up to two quotas: core.Limiter.Settle
 )
 
-// Asks reports whether a charge of the mode depends on room: with room it is charged, and without it is refused.
-func (m Mode) Asks() bool { return m == ModeCharge || m == ModePatient }
+// NeedsRoom reports whether a charge of the mode depends on room: with room it is charged, and without it is refused.
+func (m Mode) NeedsRoom() bool { return m == ModeCharge || m == ModePatient }
 
 // forced reports whether a charge of the mode is allowed whatever the state is: ModeForce, and those after it.
 func (m Mode) forced() bool { return m >= ModeForce }
@@ -127,21 +127,21 @@ type Ask struct {
 }
 
 // A State is what a store keeps for one rule, one user and one action: when it expires, a small
-// number, and for few states More. The zero State means that the store keeps nothing. So does a
+// number, and for few states Data. The zero State means that the store keeps nothing. So does a
 // state that has expired.
 //
-// [Rule.Marshal] returns its bytes. A copy has the same More as the original, and a charge changes
-// More. So a store that may discard a decision, as after a compare-and-swap that failed, must load
+// [Rule.Marshal] returns its bytes. A copy has the same Data as the original, and a charge changes
+// Data. So a store that may discard a decision, as after a compare-and-swap that failed, must load
 // the state again.
 type State struct {
 	Expires int64 // the store need not keep it from this instant on
 	N       uint32
-	More    More // nil for most buckets and funnels, and for all counters; then N counts, and else not
+	Data    Data // nil for most buckets and funnels, and for all counters; then N counts, and else not
 }
 
-// More is the part of a state beyond its two numbers. Only the machine knows its fields. A store
+// Data is the part of a state beyond its two numbers. Only the machine knows its fields. A store
 // keeps it.
-type More interface{ form() Form }
+type Data interface{ form() Form }
 
 // An Entry is the state of one rule during a decision, and what is decided about it. A store makes
 // an Entry for each rule of a charge, with the State that it keeps. If Dirty is set after the
@@ -170,12 +170,12 @@ func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
 }
 
 // dated is the state with Expires since 1970, if it has an Epoch.
-func (e *Entry) dated() State { return State{e.Expires + e.Epoch, e.N, e.More} }
+func (e *Entry) dated() State { return State{e.Expires + e.Epoch, e.N, e.Data} }
 
 // set keeps a dated state, if it has changed, and fills in the Reading.
 func (e *Entry) set(v numbers, detail int64, s State, changed bool) {
 	if changed {
-		e.State, e.Dirty = State{s.Expires - e.Epoch, s.N, s.More}, true
+		e.State, e.Dirty = State{s.Expires - e.Epoch, s.N, s.Data}, true
 	}
 	e.Count, e.Rest, e.Wait, e.Detail = v.Count, v.Rest, v.Wait, detail
 }
@@ -276,11 +276,11 @@ func (r *Rule) Reserves() bool { return r.Parts > 0 }
 // AtOnce reports whether the full quota comes back at once, when a window ends.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
 
-// Foreseen reports whether v determines all later readings of the state, as long as nothing is
+// Predictable reports whether v determines all later readings of the state, as long as nothing is
 // charged. Then the full quota returns steadily, or at once after v.Rest. count says whether the
 // later readings must have the right Count.
-func (r *Rule) Foreseen(v *Reading, count bool) bool {
-	return r.machine.foreseen(r, *v, count)
+func (r *Rule) Predictable(v *Reading, count bool) bool {
+	return r.machine.predictable(r, *v, count)
 }
 
 // Taken is what an admitted charge has taken: Cost units at the instant At. Cost is the charge's
@@ -299,7 +299,7 @@ type Amendment struct {
 // A Verb says what an [Amendment] does.
 type Verb uint8
 
-// The verbs. Each concerns some kinds only: see [Rule.Concerns].
+// The verbs. Rule.CanAmend says which kinds of limits a verb can amend.
 const (
 	VerbRefund  Verb = iota // give units back, as if the action had never happened
 	VerbRelease             // free the slots, because the action has ended
@@ -314,9 +314,9 @@ func (r *Rule) TakesSlots() bool { return r.Kind.Form() == FormSlots }
 // not taken again.
 func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
 
-// Concerns reports whether an amendment can change states of the rule: a release or renewal those
+// CanAmend reports whether an amendment can change states of the rule: a release or renewal those
 // of InFlight, a refund all others.
-func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
+func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
 
 // Amend amends t in the present state of an entry. If the state is to be written, or deleted
 // because it has expired, Amend sets Dirty. If nothing is left to amend, it changes nothing. After
@@ -341,7 +341,7 @@ func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 // the earlier end and counts as the later refund. So a refund may give back less, but never more.
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
-	if e.Expires > now && r.Concerns(a) && (r.TakesSlots() || now >= t.At) {
+	if e.Expires > now && r.CanAmend(a) && (r.TakesSlots() || now >= t.At) {
 		e.State, e.Dirty = r.machine.amend(r, now, t, a, e.State)
 	}
 }

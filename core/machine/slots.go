@@ -18,7 +18,7 @@ func (*slotList) form() Form { return FormSlots }
 
 // slots are those of a live state, or nil.
 func (s State) slots(now int64) slotList {
-	if q, _ := s.More.(*slotList); q != nil && s.Expires > now {
+	if q, _ := s.Data.(*slotList); q != nil && s.Expires > now {
 		return *q
 	}
 	return nil
@@ -51,7 +51,7 @@ func (q *slotList) state(r *Rule) State {
 	if len(*q) == 0 {
 		return State{}
 	}
-	return State{Expires: q.newest() + r.Period, More: q}
+	return State{Expires: q.newest() + r.Period, Data: q}
 }
 
 // newest is the instant of the last one, or long ago.
@@ -92,7 +92,7 @@ func (m *slots) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, fi
 	}
 	live := s.slots(now)
 	live.shift(now)
-	q, _ := s.More.(*slotList)
+	q, _ := s.Data.(*slotList)
 	if q == nil {
 		q = new(slotList)
 	}
@@ -158,7 +158,7 @@ func (*slots) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 // amend releases or renews the slots of a charge, if their lease has not ended. It finds them by
 // their IDs, so a clock that stepped back does not matter.
 func (*slots) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
-	q, _ := s.More.(*slotList)
+	q, _ := s.Data.(*slotList)
 	first := t.Reading.Detail
 	ofCharge := func(x slot) bool { return x.ID >= first && x.ID < first+t.Cost }
 	if !slices.ContainsFunc(q.live(now+q.behind(now)-r.Period), ofCharge) {
@@ -174,12 +174,12 @@ func (*slots) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, b
 
 func (*slots) save(_ *Rule, b []byte, s State) []byte {
 	last := int64(0)
-	for _, x := range *s.More.(*slotList) {
+	for _, x := range *s.Data.(*slotList) {
 		b = appendInts(b, x.At-last, x.ID-x.At)
 		last = x.At
 	}
 	return b
 }
 
-// foreseen is false while slots are taken: each may be released at any moment.
-func (*slots) foreseen(_ *Rule, v Reading, _ bool) bool { return v.Count == 0 }
+// predictable is false while slots are taken: each may be released at any moment.
+func (*slots) predictable(_ *Rule, v Reading, _ bool) bool { return v.Count == 0 }

@@ -21,7 +21,7 @@ func (*trail) load(r *Rule, d *decoder) State {
 }
 
 // state is the state of a queue with entries.
-func (q *queue) state(r *Rule) State { return State{Expires: q.newest() + r.Period, More: q} }
+func (q *queue) state(r *Rule) State { return State{Expires: q.newest() + r.Period, Data: q} }
 
 // free returns the instant at which the rule has room for cost. Then so many entries have left the
 // window that cost more fit.
@@ -35,7 +35,7 @@ func (q *queue) free(r *Rule, cost int64) int64 {
 
 // queue is that of a live state, or one that takes the memory of an expired state, or nil.
 func (s State) queue(now int64) (q *queue, live bool) {
-	q, _ = s.More.(*queue)
+	q, _ = s.Data.(*queue)
 	return q, q != nil && s.Expires > now
 }
 
@@ -142,12 +142,12 @@ func (*trail) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, b
 }
 
 func (*trail) save(_ *Rule, b []byte, s State) []byte {
-	q := s.More.(*queue)
+	q := s.Data.(*queue)
 	return appendInstants(b, q.len(), q.at)
 }
 
-// foreseen is false if the Count matters: it falls at instants that the reading does not tell.
-func (*trail) foreseen(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }
+// predictable is false if the Count matters: it falls at instants that the reading does not tell.
+func (*trail) predictable(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }
 
 // prepay lengthens the window: the actions of a period were charged within the period and that long before it.
 func (*trail) prepay(r *Rule, d int64) { r.Period += d }

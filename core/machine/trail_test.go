@@ -7,7 +7,7 @@ func TestALongTrailHasLittleSpareRoom(t *testing.T) {
 	r, s := NewWindow(KindMovingWindow, 1_000_000, 1000*second), State{}
 	for n := 1; n <= 20_000; n++ {
 		decide(&r, &s, second+int64(n), 1, Ask{})
-		bytes, q := 0, s.More.(*queue)
+		bytes, q := 0, s.Data.(*queue)
 		if q.blocks != nil {
 			for _, block := range *q.blocks {
 				bytes += 8 * cap(block)

@@ -20,21 +20,21 @@ type slot struct {
 	key       hash   // 0: the slot is empty
 	expires   int64  // the state's Expires
 	protected int64  // the key is not dropped for another one before this instant
-	n         uint32 // the state's N, or the index of its More
+	n         uint32 // the state's N, or the index of its Data
 	more      bool
 	level     uint16 // that of the table when the state was written, and the part of its quota that was used
 }
 
-// A pool has the More of the states of a table that have one.
+// A pool has the Data of the states of a table that have one.
 type pool struct {
-	all  []machine.More
+	all  []machine.Data
 	free []uint32 // indices
 }
 
 // load returns the state of a slot. An expired one may leave its memory to the next one.
 func (t *table) load(s *slot) machine.State {
 	if s.more {
-		return machine.State{Expires: s.expires, More: t.pool.all[s.n]}
+		return machine.State{Expires: s.expires, Data: t.pool.all[s.n]}
 	}
 	return machine.State{Expires: s.expires, N: s.n}
 }
@@ -43,14 +43,14 @@ func (t *table) load(s *slot) machine.State {
 func (t *table) store(s *slot, state *machine.State) {
 	s.expires = state.Expires
 	switch {
-	case state.More == nil:
+	case state.Data == nil:
 		t.pool.release(s)
 		s.n = state.N
 		return
 	case !s.more:
 		s.n, s.more = t.pool.place(), true
 	}
-	t.pool.all[s.n] = state.More
+	t.pool.all[s.n] = state.Data
 }
 
 // protect keeps the key from being dropped for another one until then.
@@ -98,7 +98,7 @@ func (p *pool) place() (i uint32) {
 	return uint32(len(p.all) - 1)
 }
 
-// release frees the place of a slot's More.
+// release frees the place of a slot's Data.
 func (p *pool) release(s *slot) {
 	if s.more {
 		p.all[s.n], s.more = nil, false

@@ -77,7 +77,7 @@ func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, r *co
 		}
 	}
 	w.judge(ctx, &d, err)
-	if c.Ban == 0 && c.Mode.Asks() && ctx.Value(waitingKey{}) != w {
+	if c.Ban == 0 && c.Mode.NeedsRoom() && ctx.Value(waitingKey{}) != w {
 		w.count(ctx, &c, &d, err)
 	}
 	return d, r, err

@@ -126,7 +126,7 @@ func goAndLua(t *testing.T, server *luaServer) {
 						rt.Fatalf("%s%s expires in Go at %d and in Lua at %d", &log, l, want, expires)
 					}
 				}
-				if inGo[i].Allowed && c.Receipt && c.Mode.Asks() && c.Ask.Ban == 0 {
+				if inGo[i].Allowed && c.Receipt && c.Mode.NeedsRoom() && c.Ask.Ban == 0 {
 					given = append(given, charged{c.Cost, kept(t, inGo[i], want[i]), kept(t, inLua[i], got[i])})
 				}
 				seen[string(inGo[i].Reason)]++
@@ -149,7 +149,7 @@ func said(l *core.Limit, c core.Charge, v machine.Reading, d core.Decision) mach
 	if v.Fits || c.Cost > l.Rule().Max {
 		v.Wait = 0
 	}
-	amendable := d.Allowed && v.Fits && c.Receipt && c.Mode.Asks()
+	amendable := d.Allowed && v.Fits && c.Receipt && c.Mode.NeedsRoom()
 	switch r := l.Rule(); {
 	case r.TakesSlots(), r.Parts > 0 && !amendable, r.Calendar != nil && c.Mode != machine.ModePeek:
 		v.Detail = 0 // slots have random numbers on Redis
@@ -342,7 +342,7 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	if terms.Mode != machine.ModeForce && terms.Mode != machine.ModeOwe && ban >= 0 {
 		terms.Limits = append(terms.Limits, bans[ban])
 	}
-	if terms.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; terms.Receipt && terms.Mode.Asks() {
+	if terms.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; terms.Receipt && terms.Mode.NeedsRoom() {
 		terms.Ahead = max(0, rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, "ahead"))
 	}
 	c.Terms = &terms

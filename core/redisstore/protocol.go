@@ -105,7 +105,7 @@ func (r *request) timely(clock func() time.Time) bool {
 
 // newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
 func newRequest(c *core.Charge, now int64) request {
-	r := request{of: *c, amendable: c.Receipt && c.Mode.Asks() && c.Writes(), end: math.MaxInt64}
+	r := request{of: *c, amendable: c.Receipt && c.Mode.NeedsRoom() && c.Writes(), end: math.MaxInt64}
 	r.of.User, r.of.Action = "", ""
 	if r.amendable {
 		r.size++
@@ -123,7 +123,7 @@ func newRequest(c *core.Charge, now int64) request {
 			word = appendLimit(word, rule, formOf(rule).args(rule, numbers[:0], p.Cost, c.Ban, now))
 			r.size += replySize(rule, r.amendable)
 			r.weight += weight(rule, p.Cost)
-			r.slots = r.slots || rule.TakesSlots() && c.Mode.Asks() && c.Writes()
+			r.slots = r.slots || rule.TakesSlots() && c.Mode.NeedsRoom() && c.Writes()
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
 				r.start, r.end = max(r.start, start), min(r.end, end)

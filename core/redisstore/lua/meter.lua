@@ -7,9 +7,9 @@
 --   debt, part    At, less the instant of the run: what is owed, or negative if it has drained
 --   turns, owed   Turns; owed if it is negative there
 --   keep, forget  ForgetAfter, and Expires if there is a ForgetAfter; else false
---   more          false if there is no debt in More. If it may be, exists, turns, owed, forget and refunds are set
+--   more          false if there is no debt in State.Data. If it may be, exists, turns, owed, forget and refunds are set
 --   after         the debt after a charge, and afterPart its part; check computes them
---   correct       only for what is in More. check cuts the debt if it is above the quota and reserves no turn
+--   correct       only for what is in State.Data. check cuts the debt if it is above the quota and reserves no turn
 --
 -- arguments  the whole of cost and of burst; if parts > 1 or the bucket has Initial, also parts and
 --            the part of cost and of burst; with Initial also the span of the debt that it starts

@@ -43,7 +43,7 @@ func (s *server) Take(ctx context.Context, c core.Charge) (core.Decision, *core.
 		*at = time.Now()
 	}
 	s.mu.Lock()
-	if d.Allowed && c.Mode.Asks() {
+	if d.Allowed && c.Mode.NeedsRoom() {
 		s.charges = append(s.charges, time.Now())
 	}
 	s.mu.Unlock()

@@ -98,7 +98,7 @@ func (t *Table) Reset(ctx context.Context, user, action string, limits []core.Li
 // charge: if one of its limits is not leased or never has room for its cost, or if it is a Peek, forced, a ban
 // by hand, ahead of its time, or of several subjects.
 func Of(c *core.Charge) time.Duration {
-	if !c.Mode.Asks() || c.Ahead > 0 || c.Ban > 0 || c.More != nil {
+	if !c.Mode.NeedsRoom() || c.Ahead > 0 || c.Ban > 0 || c.More != nil {
 		return 0
 	}
 	least := int64(0)

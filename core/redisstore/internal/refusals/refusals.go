@@ -49,7 +49,7 @@ func (n *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r *co
 	var q question
 	switch {
 	case !c.Writes() || n.off:
-	case !c.Mode.Asks() || c.More != nil || c.Ahead > 0 || c.Ban > 0:
+	case !c.Mode.NeedsRoom() || c.More != nil || c.Ahead > 0 || c.Ban > 0:
 		var result error // err would be allocated by every charge
 		for _, p := range c.Parts() {
 			defer n.change(p.User, p.Action)(&result)
@@ -290,7 +290,7 @@ func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 	unbanned := core.Charge{User: c.User, Action: c.Action, Cost: c.Cost, Terms: &core.Terms{Limits: limits[:last], Ask: c.Ask}}
 	own, _ := unbanned.Answer(readings[:last], 0)
 	for i := range limits[:last] {
-		if r := limits[i].Rule(); !r.TakesSlots() && !r.Foreseen(&readings[i], own.Allowed && last > 1) {
+		if r := limits[i].Rule(); !r.TakesSlots() && !r.Predictable(&readings[i], own.Allowed && last > 1) {
 			return 0
 		}
 	}
