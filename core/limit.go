@@ -154,6 +154,23 @@ func (l *Limit) IsShadow() bool { return l.rule.Shadow }
 // [Limit.PerUser].
 func (l *Limit) IsPerUser() bool { return l.rule.PerUser }
 
+// TakesSlots reports whether the limit is an [InFlight], which counts the actions in progress.
+func (l *Limit) TakesSlots() bool { return l.rule.TakesSlots() }
+
+// ResetsAtOnce reports whether the full quota comes back at one instant, when a window ends: for a
+// FixedWindow, an ElasticWindow or a CalendarWindow. For other limits it comes back bit by bit.
+func (l *Limit) ResetsAtOnce() bool { return l.rule.AtOnce() }
+
+// PeriodAt returns the start and the end of the period of a [CalendarWindow] that t is in. The end
+// is the start of the next period. For other limits both are zero.
+func (l *Limit) PeriodAt(t time.Time) (start, end time.Time) {
+	if c := l.rule.Calendar; c != nil {
+		from, to := c.Period(t.UnixMicro())
+		start, end = time.UnixMicro(from).In(c.Location()), time.UnixMicro(to).In(c.Location())
+	}
+	return start, end
+}
+
 // Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with CountRefused),
 // "moving", "fixed", "elastic", "calendar", "bucket", "funnel" or "inflight". A store also gets the
 // limit of a [BanPolicy], whose kind is "ban".

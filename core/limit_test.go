@@ -239,6 +239,33 @@ func TestLimitAccessors(t *testing.T) {
 	}
 }
 
+func TestWhenAQuotaComesBack(t *testing.T) {
+	berlin := load(t, "Europe/Berlin")
+	start, end := time.Date(2026, 3, 1, 0, 0, 0, 0, berlin), time.Date(2026, 4, 1, 0, 0, 0, 0, berlin)
+	for _, tt := range []struct {
+		limit         core.Limit
+		slots, atOnce bool
+		start, end    time.Time
+	}{
+		{limit: core.InFlight(3), slots: true},
+		{limit: core.SlidingWindow(3, time.Minute)},
+		{limit: core.MovingWindow(3, time.Minute)},
+		{limit: core.TokenBucket(3, core.Every(time.Second))},
+		{limit: core.Funnel(3, core.Every(time.Second))},
+		{limit: core.FixedWindow(3, time.Minute), atOnce: true},
+		{limit: core.ElasticWindow(3, time.Minute), atOnce: true},
+		{core.CalendarWindow(3, core.Month, berlin), false, true, start, end},
+	} {
+		l := tt.limit
+		for _, at := range []time.Time{start, end.Add(-time.Microsecond)} {
+			from, to := l.PeriodAt(at.UTC())
+			if l.TakesSlots() != tt.slots || l.ResetsAtOnce() != tt.atOnce || !from.Equal(tt.start) || !to.Equal(tt.end) || from.Format(time.RFC3339) != tt.start.Format(time.RFC3339) {
+				t.Errorf("%s at %s: slots %t, at once %t, from %s to %s; want %+v", &l, at, l.TakesSlots(), l.ResetsAtOnce(), from, to, tt)
+			}
+		}
+	}
+}
+
 func TestCallsThatReachNoStore(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 	ctx := context.Background()

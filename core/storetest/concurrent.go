@@ -48,7 +48,7 @@ func exactlyTheLimit(t *testing.T, open func(testing.TB) Fixture, goroutines int
 			a := s.of(limits...)
 			remaining := make([]int, quota)
 			refused, reason := 0, core.ReasonLimited
-			if limits[0].Rule().TakesSlots() {
+			if limits[0].TakesSlots() {
 				reason = core.ReasonInFlight
 			}
 			var mu sync.Mutex
@@ -183,7 +183,7 @@ func inCommon(t *testing.T, open func(testing.TB) Fixture, goroutines int) {
 // sums has charges, surcharges and refunds add up.
 func sums(t *testing.T, open func(testing.TB) Fixture) {
 	for _, limits := range slow(500) {
-		if limits[0].Rule().TakesSlots() { // a surcharge takes no slot, and a refund gives none back
+		if limits[0].TakesSlots() { // a surcharge takes no slot, and a refund gives none back
 			continue
 		}
 		t.Run("charges, surcharges and refunds add up for "+fmt.Sprint(limits), func(t *testing.T) {

@@ -127,7 +127,7 @@ func explain(ops []porcupine.Operation, l core.Limit, start int) porcupine.Check
 	counting := l.Kind() == "refused"
 	ops, lost := slices.Clone(ops), 0
 	for i := range ops {
-		if a := ops[i].Input.(ask); l.Rule().TakesSlots() && a.cost > 0 && ops[i].Output.(answer).err != nil {
+		if a := ops[i].Input.(ask); l.TakesSlots() && a.cost > 0 && ops[i].Output.(answer).err != nil {
 			lost++
 			a.lost = lost
 			ops[i].Input = a

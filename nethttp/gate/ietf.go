@@ -27,7 +27,7 @@ func writeIETF(h http.Header, p *policy, t *told) {
 	item := name + ";r=" + strconv.Itoa(t.remaining)
 	// t is the time until more than r can be used. For an allowed action, only the decision of a
 	// fixed, elastic or calendar window tells it: such a window gets its quota back at once.
-	if t.allowed && l.Rule().AtOnce() {
+	if t.allowed && l.ResetsAtOnce() {
 		item += ";t=" + strconv.FormatInt(secondsUp(0, t.resetAfter), 10)
 	} else if !t.allowed && t.retryAfter != core.Never {
 		item += ";t=" + strconv.FormatInt(secondsUp(0, t.retryAfter), 10)

@@ -37,7 +37,7 @@ func newPolicy(limiters []*core.Limiter) *policy {
 		item := name + ";q=" + quota
 		// The draft has whole seconds only. A calendar window's periods differ: with the longest, a
 		// client that spreads q over w never sends too much.
-		if period := l.Period(); l.Rule().TakesSlots() {
+		if period := l.Period(); l.TakesSlots() {
 			item += `;qu="concurrent-requests"`
 		} else if period >= time.Second {
 			item += ";w=" + strconv.FormatInt(ceilSeconds(period), 10)

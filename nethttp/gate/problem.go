@@ -75,13 +75,16 @@ func (t *told) name() string {
 // period is the period of the limit of a refusal, if that is a window.
 func (t *told) period() string {
 	const day = 24 * time.Hour
-	if t.bound == nil || t.bound.Rule().TakesSlots() || t.bound.Rule().Reserves() {
+	if t.bound == nil || t.bound.TakesSlots() {
+		return ""
+	}
+	if rate, _ := t.bound.Rate(); rate > 0 {
 		return ""
 	}
 	period := t.bound.Period()
 	words := map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour", day: "day", 7 * day: "week", 31 * day: "month", 366 * day: "year"}[period]
 	switch {
-	case t.bound.Rule().Calendar != nil:
+	case t.bound.Kind() == "calendar":
 		return " this " + words
 	case words == "" && period%time.Second == 0, period == 31*day:
 		words = inWords(int64(period / time.Second))

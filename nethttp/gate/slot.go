@@ -190,7 +190,7 @@ func (s *slot) longest() time.Duration {
 	longest := s.lease
 	for _, of := range s.subjects() {
 		for _, l := range of.limiter.Limits() {
-			if l.Rule().TakesSlots() {
+			if l.TakesSlots() {
 				longest = max(longest, l.Period())
 			}
 		}

@@ -38,17 +38,16 @@ func (t *told) reset(since1970 bool) int64 {
 	if !since1970 {
 		return secondsUp(0, t.resetAfter)
 	}
-	now := time.Now().UnixNano()
-	if t.bound != nil && t.bound.Rule().Calendar != nil {
-		const second = 1e6
-		start, end := t.bound.Rule().Calendar.Period(now / 1000)
-		for _, boundary := range [...]int64{start, end} { // start, if it has passed since the decision
-			if late := (now+int64(t.resetAfter))/1000 - boundary; late >= 0 && late < second {
-				return boundary / second
+	now := time.Now()
+	if t.bound != nil {
+		start, end := t.bound.PeriodAt(now)                   // zero for other limits than a CalendarWindow
+		for _, boundary := range [...]time.Time{start, end} { // start, if it has passed since the decision
+			if late := now.Add(t.resetAfter).Sub(boundary); late >= 0 && late < time.Second {
+				return boundary.Unix()
 			}
 		}
 	}
-	return secondsUp(now, t.resetAfter)
+	return secondsUp(now.UnixNano(), t.resetAfter)
 }
 
 // tell returns what the client is told of the decision. If the store has failed, the client is told of the
@@ -102,7 +101,7 @@ var (
 func (a *attempt) slotBinds(p *policy) bool {
 	if d := &a.decision; d.Allowed {
 		p = a.policy(p)
-		return p.limits[p.bound(d.Subject, d.Binding)].Rule().TakesSlots()
+		return p.limits[p.bound(d.Subject, d.Binding)].TakesSlots()
 	}
 	return a.decision.Reason == core.ReasonInFlight
 }

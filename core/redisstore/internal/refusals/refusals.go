@@ -300,7 +300,7 @@ func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 	return ban
 }
 
-func takesSlots(l core.Limit) bool { return l.Rule().TakesSlots() }
+func takesSlots(l core.Limit) bool { return l.TakesSlots() }
 
 // alone reports whether no limit but InFlight has refused a charge, so that none has recorded the refusal.
 func alone(c *core.Charge, readings []machine.Reading) bool {

@@ -116,7 +116,7 @@ func (o *Options) validate(actions []string) error {
 			return err
 		}
 		for i := range c.Limits {
-			if c.Limits[i].Rule().TakesSlots() {
+			if c.Limits[i].TakesSlots() {
 				return fmt.Errorf("%s cannot be tried: it frees a slot when an action ends, and a replay does not follow actions to their end; try a window or a Funnel", c.Limits[i])
 			}
 		}
