@@ -1,6 +1,6 @@
 package keyfuncs
 
-// Keys made of several functions' keys.
+// First and Join make one key function from several.
 
 import (
 	"cmp"
@@ -15,23 +15,24 @@ import (
 
 var errNoSource = noKey("none of the functions of First found one")
 
-// First returns a function that asks its sources in order and returns the first key: the
-// user's if the user is logged in, otherwise the address.
+// First returns a function that calls its sources in order and returns the first key that it finds.
+// For example, the key is the user's if the user is logged in, and otherwise the address:
 //
 //	keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 //
-// It serves Gin and Echo as well: C is the request type of their functions.
+// First works for Gin and Echo as well. C is the type of their requests.
 //
-// Keys of different sources are never equal. A key of the first source stays as it is, but
-// a leading ~ is doubled. A key of a later source starts with the source's position:
-// 203.0.113.9 of the second is ~2:203.0.113.9, and no user can have that name.
+// Keys of two sources are never equal. A key of the first source stays as it is, except that a
+// leading ~ is doubled. A key of a later source starts with the position of the source. For
+// example, 203.0.113.9 from the second source becomes ~2:203.0.113.9. No user of the first source
+// can have that key.
 //
-// After [ErrNoKey] or an empty key First asks the next source. It returns any other error.
-// If no source has a key, the error is ErrNoKey. First panics if there are no sources or one
-// is nil.
+// If a source returns [ErrNoKey] or an empty key, First calls the next source. If a source returns
+// another error, First returns that error. If no source has a key, the error is ErrNoKey. First
+// panics if there are no sources or a source is nil.
 //
-// If the first source has found no key in 1,000 requests, and never one, First logs a
-// warning with the code never-a-user, once.
+// If the first source finds no key in the first 1,000 requests, First logs one warning, with the
+// code never-a-user.
 func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 	sources = checked("First", sources)
 	first := new(notice.Never)
@@ -63,19 +64,19 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 
 var errEmptyPart = noKey("a part of Join is empty")
 
-// Join returns a function whose key joins the keys of all its parts with colons:
-// alice:203.0.113.9 for a user and an address.
+// Join returns a function that calls all parts and joins their keys with colons. For example, the
+// key of a user and an address is alice:203.0.113.9:
 //
 //	keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP)
 //
-// It serves Gin and Echo as well: C is the request type of their functions.
+// Join works for Gin and Echo as well. C is the type of their requests.
 //
-// Two keys are equal only if they have the same number of parts and all parts are equal.
-// So a part that contains a colon or starts with a bracket is put in brackets, and a closing
-// bracket in it is doubled: alice:[2001:db8:1:2::/64].
+// Two joined keys are equal only if they have the same number of parts and all parts are equal. For
+// this, Join puts a part in brackets if the part contains a colon or starts with a bracket, as in
+// alice:[2001:db8:1:2::/64]. A closing bracket inside such a part is doubled.
 //
-// Join returns the first error of a part. If a part is empty, the error is [ErrNoKey]. Join
-// panics if there are no parts or one is nil.
+// If a part returns an error, Join returns the first one. If a part is empty, the error is
+// [ErrNoKey]. Join panics if there are no parts or a part is nil.
 func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 	parts = checked("Join", parts)
 	return func(c C) (string, error) {
@@ -97,7 +98,8 @@ func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 	}
 }
 
-// checked returns a copy, since the caller may change the slice later.
+// checked returns a copy of fs, because the caller may change the slice later. It panics if fs is
+// empty or a function is nil.
 func checked[C any](maker string, fs []func(C) (string, error)) []func(C) (string, error) {
 	if len(fs) == 0 {
 		panic("keyfuncs: " + maker + " needs at least one function, such as RemoteIP")

@@ -1,6 +1,6 @@
 package keyfuncs
 
-// What notices that many clients are limited as one address.
+// Detects that many clients are limited as one address.
 
 import (
 	"fmt"
@@ -12,11 +12,13 @@ import (
 	"sync/atomic"
 )
 
-// A crowd detects that the peers are not the clients, but a container host or nodes that hide the
-// clients. It looks at the first requests with a private address and without a header that names a
-// client. It warns if these have few addresses, and, if there are several addresses, also many
-// ports. It does not warn about an intranet, where many private addresses come, or about callers
-// that keep their connections.
+// A crowd detects that the addresses are not those of clients: a container host or cluster nodes
+// have replaced the clients' addresses by their own. It looks at the addresses of the first
+// manyPrivate requests. It warns if they are one private address, or up to fewAddrs private
+// addresses with many ports.
+//
+// It does not warn about an intranet, where requests come from more private addresses. It also does
+// not warn about a few callers that keep their connections, because they use few ports.
 type crowd struct {
 	over     atomic.Bool
 	mu       sync.Mutex
@@ -28,18 +30,18 @@ type crowd struct {
 const (
 	manyPrivate = 500 // requests
 	fewAddrs    = 3
-	manyPorts   = 64 // classes: about 90 ports
+	manyPorts   = 64 // as classes counts: about 90 different ports
 )
 
-// carriers is the shared address space of [RFC 6598], in which some clusters have their pods and nodes.
+// carriers is the shared address space of [RFC 6598]. Some clusters use it for pods and nodes.
 //
 // [RFC 6598]: https://www.rfc-editor.org/rfc/rfc6598
 var carriers = netip.MustParsePrefix("100.64.0.0/10")
 
-// note counts a request that comes from addr. maker reads the address, and remote is the request's
-// RemoteAddr. note warns once: when the crowd is detected.
+// note counts a request from addr. remote is the request's RemoteAddr, and maker is the function
+// that has read addr. If the crowd is detected, note logs a warning, once.
 func (c *crowd) note(addr netip.Addr, remote, maker string) {
-	if c.over.Load() || addr.IsLoopback() { // a check of the host itself
+	if c.over.Load() || addr.IsLoopback() { // such as a health check of the host itself
 		return
 	}
 	c.mu.Lock()
@@ -70,15 +72,15 @@ func (c *crowd) note(addr netip.Addr, remote, maker string) {
 		manyPrivate, maker, from), "address", c.addrs[0])
 }
 
-// suspects finds clients that may be proxies which are not trusted. In each request of such a
-// client, the header names a public address left of the client's, and these addresses are many.
-// Others differ: the proxy of an office names private addresses, and a client that makes up
-// addresses makes up some that are not public, or sends always the same.
+// suspects finds proxies that are not trusted, and so are taken for clients. In each request of
+// such a client, the header has a public address to the left of the client's, and there are many
+// such addresses. Real clients differ. The proxy of an office adds private addresses. A client that
+// invents addresses invents some that are not public, or sends the same address each time.
 //
-// The table has a fixed size. A new client takes the place of one that comes less often.
+// The table has a fixed size. A new client takes the place of a client that comes less often.
 type suspects struct {
-	any   atomic.Bool // whether there was one
-	over  atomic.Bool // whether one was reported
+	any   atomic.Bool // a client has been suspected
+	over  atomic.Bool // the warning has been logged
 	looks sample
 	mu    sync.Mutex
 	table [64]suspect
@@ -86,17 +88,17 @@ type suspects struct {
 
 type suspect struct {
 	addr    netip.Addr
-	left    classes // of addresses left of it
-	credit  int32   // its requests, less those of others that have its place
+	left    classes // of the addresses to its left
+	credit  int32   // its requests, less those of other clients with the same place in the table
 	cleared bool
 }
 
-const manyLeft = 40 // classes: about 50 addresses
+const manyLeft = 40 // as classes counts: about 50 different addresses
 
 var addrSeed = maphash.MakeSeed()
 
-// note counts a request of a client. left is the address left of the client's in the header, or
-// invalid. note reports true once: when the suspicion is confirmed.
+// note counts a request of a client. left is the address to the left of the client's in the header,
+// or invalid. If the client has had many such addresses, note reports true, once.
 func (ss *suspects) note(client, left netip.Addr) bool {
 	public := left.IsGlobalUnicast() && !private(left)
 	ss.mu.Lock()
@@ -120,7 +122,8 @@ func (ss *suspects) note(client, left netip.Addr) bool {
 	return s.left.count() >= manyLeft && !ss.over.Swap(true)
 }
 
-// noteLeft notes a client, and what is left of it in a list.
+// noteLeft passes a client to suspects, with the address in the last entry of left. left is the
+// text to the left of the client's entry in the header. It warns if the client looks like a proxy.
 func (s *source) noteLeft(l *list, client netip.Addr, left string) {
 	if s.suspects.over.Load() || !s.suspects.looks.next() {
 		return
@@ -133,11 +136,12 @@ func (s *source) noteLeft(l *list, client netip.Addr, left string) {
 	}
 }
 
-// classes says how many different numbers there were, roughly: it has a bit for each of 128 classes.
+// classes estimates how many different numbers were added. Each of its 128 bits stands for a class
+// of numbers.
 type classes [2]uint64
 
 func (c *classes) add(n uint64) { c[n/64%2] |= 1 << (n % 64) }
 func (c *classes) count() int   { return bits.OnesCount64(c[0]) + bits.OnesCount64(c[1]) }
 
-// private reports whether an address is for private networks.
+// private reports whether addr is in an address range for private networks.
 func private(addr netip.Addr) bool { return addr.IsPrivate() || carriers.Contains(addr) }

@@ -1,6 +1,7 @@
 package keyfuncs
 
-// The client's address behind trusted proxies.
+// The client's address behind trusted proxies: how a header is read, and which of two headers
+// counts.
 
 import (
 	"fmt"
@@ -21,8 +22,9 @@ func newList(name string, bit uint32) *list {
 	return &list{name, bit, bit == f, badKey("the header " + name + " does not name a client's address")}
 }
 
-// written remembers which of the two headers the proxies write. A header that comes alone and names
-// a client was written by a proxy, because a client cannot remove what a proxy has written.
+// written remembers which of the two headers the proxies write. If a header names a client and the
+// other header does not, the proxies have written it, because a client cannot remove what a proxy
+// has written.
 type written struct{ atomic.Uint32 }
 
 const x, f uint32 = 1, 2
@@ -32,7 +34,7 @@ func forwarded(maker string, trusted *Proxies) func(*http.Request) (netip.Addr, 
 	var w written
 	return s.behind(func(t *trust, h http.Header) (netip.Addr, error) {
 		one := xForwardedFor.read(t, h[xForwardedFor.name])
-		if w.Load() != x || one.empty() { // or else Forwarded changes nothing
+		if w.Load() != x || one.empty() { // otherwise Forwarded would change nothing
 			one = w.choose(one, forwardedList.read(t, h[forwardedList.name]))
 			if one.err == errTwoClients {
 				warnOnce(&s.two, "two-clients", "a request through trusted proxies had X-Forwarded-For and Forwarded, which name different clients, and was answered 400: "+maker+" does not know which one your proxies write, as there was no other request with that one alone; have them remove the header that they do not write")
@@ -45,7 +47,8 @@ func forwarded(maker string, trusted *Proxies) func(*http.Request) (netip.Addr, 
 	})
 }
 
-// choose returns the one of two readings to use. If only one names a client, it learns that the proxies write it.
+// choose returns the reading of the header to use. If only one of the two headers names a client,
+// choose remembers that the proxies write that header.
 func (w *written) choose(byX, byF reading) reading {
 	named, one := w.Load(), byX
 	switch {
@@ -92,21 +95,21 @@ type source struct {
 	maker     string
 	headers   []*list
 	strangers sample
-	trusted   notice.Never // of a trusted peer, among the requests with a header
-	untrusted notice.Once  // whether an untrusted peer was reported
-	two       notice.Once  // whether two headers were reported
+	trusted   notice.Never // requests with a header but without a trusted peer
+	untrusted notice.Once  // warning: an untrusted peer has sent a header
+	two       notice.Once  // warning: two headers name different clients
 	suspects  suspects
 	crowd     crowd
 }
 
-// behind returns a function that reads the client's address behind trusted proxies. read returns an
-// invalid address if the headers name no client.
+// behind returns a function that reads the client's address behind trusted proxies. read reads the
+// headers of a trusted peer's request. It returns an invalid address if they name no client.
 func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func(*http.Request) (netip.Addr, error) {
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)
 		t := s.proxies.trust.Load() // nil before Set
 		switch {
-		case err == errOnUnix && t != nil && t.unix: // and without a client in the header there is no address
+		case err == errOnUnix && t != nil && t.unix: // the peer has no address, so err stays if the header names no client
 		case err != nil:
 			return netip.Addr{}, err
 		case t == nil || !t.contains(addr):
@@ -130,7 +133,7 @@ func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func
 	}
 }
 
-// untrustedPeer notes an untrusted peer, if its request has a header.
+// untrustedPeer warns about an untrusted peer if its request has one of the headers.
 func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
 	for _, l := range s.headers {
 		lines := h[l.name]

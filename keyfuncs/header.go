@@ -1,6 +1,6 @@
 package keyfuncs
 
-// Users that a header names: Header, Cookie, BasicAuthUser.
+// Functions that read the user from a header: Header, Cookie, BasicAuthUser.
 
 import (
 	"fmt"
@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// Header returns a function that reads the header of that name, without the spaces and tabs
-// around its value.
+// Header returns a function that reads the value of the header name. It removes spaces and tabs at
+// both ends of the value.
 //
-// Any client can send any header. Use Header only behind a gateway that authenticates
-// the user, and overwrites or removes this header if a client sends it. For a client's address use
-// [ForwardedIP] or [TrustedHeaderIP].
+// Any client can send any header. Use Header only behind a gateway that authenticates the user. If
+// a client sends this header, the gateway must overwrite or remove it. If you want the client's
+// address, use [ForwardedIP] or [TrustedHeaderIP].
 //
-// If the header is missing or empty, the error is [ErrNoKey]. If it has more than one value,
-// the error is [ErrBadKey]: two lines, or a comma, since a proxy may join two lines into one.
+// If the header is missing or empty, the error is [ErrNoKey]. If the header is sent in two lines or
+// its value contains a comma, the error is [ErrBadKey]. A comma is an error because a proxy may
+// join two lines with a comma.
 //
-// Header panics if name is not the name of a header, or is Host, which net/http keeps in
-// the request's Host field.
+// Header panics if name cannot be the name of a header. It also panics if name is Host, because
+// net/http moves that header to the request's field Host.
 func Header(name string) UserOf[*http.Request] {
 	name = headerName("Header", name)
 	warnAddress(name)
@@ -34,7 +35,7 @@ func Header(name string) UserOf[*http.Request] {
 		case len(lines) > 1 || strings.IndexByte(lines[0], ',') >= 0:
 			return "", several
 		}
-		v := trim(lines[0]) // HTTP/1 servers drop the white space, HTTP/2 servers do not
+		v := trim(lines[0]) // net/http trims the values of HTTP/1, but not those of HTTP/2
 		if v == "" {
 			return "", missing
 		}
@@ -42,14 +43,13 @@ func Header(name string) UserOf[*http.Request] {
 	}
 }
 
-// Cookie returns a function that reads the value of the cookie of that name, such as a
-// session's id.
+// Cookie returns a function that reads the value of the cookie name, such as a session ID.
 //
-// A client can send any value, and gets a fresh quota with each. Use Cookie behind
-// middleware that has checked the cookie, or add a limit per address.
+// A client can send any value, and each new value has a full quota. So use Cookie behind middleware
+// that has checked the cookie, or add a limit per address.
 //
-// If the cookie is missing or empty, or net/http cannot parse it, the error is [ErrNoKey].
-// If there are two cookies of the name, it is [ErrBadKey]. Cookie panics if name is not the
+// If the cookie is missing or empty, or net/http cannot parse it, the error is [ErrNoKey]. If there
+// are two cookies with this name, the error is [ErrBadKey]. Cookie panics if name cannot be the
 // name of a cookie.
 func Cookie(name string) UserOf[*http.Request] {
 	if !isToken(name) {
@@ -71,12 +71,12 @@ func Cookie(name string) UserOf[*http.Request] {
 
 // BasicAuthUser returns a function that reads the user name of HTTP basic authentication.
 //
-// Before the password is checked the name is only a claim. A limit on the name alone then
-// lets any client lock its owner out. Use BasicAuthUser behind the check, or with the limits
-// that the package's section Logins shows.
+// Until the password is checked, a client can send any name. A limit on the name alone then lets
+// any client lock out the user of that name. So mount the limit behind the password check, or use
+// the limits in the section "Logins" of the package's documentation.
 //
-// If there is no basic authentication, or the name is empty, the error is [ErrNoKey]. If the
-// credentials do not parse, or there is a second Authorization header, it is [ErrBadKey].
+// If the request has no basic authentication, or the name is empty, the error is [ErrNoKey]. If the
+// credentials do not parse, or there are two Authorization headers, the error is [ErrBadKey].
 func BasicAuthUser() UserOf[*http.Request] { return basicAuthUser }
 
 var (
@@ -102,8 +102,8 @@ func basicAuthUser(r *http.Request) (string, error) {
 	return "", errNoBasicAuth
 }
 
-// headerName returns name as the key of an http.Header. It panics if no request can have that
-// key.
+// headerName returns name in the form that an http.Header has as its key. It panics if no request
+// can have such a header.
 func headerName(maker, name string) string {
 	if !isToken(name) {
 		panic(fmt.Sprintf(`keyfuncs: %s(%q): that is not a header's name; use one such as "X-User-ID"`, maker, name))
@@ -115,12 +115,13 @@ func headerName(maker, name string) string {
 	return name
 }
 
-// isToken reports whether s is a token of [RFC 9110], as names of headers and cookies are.
+// isToken reports whether s is a token of [RFC 9110]. The names of headers and cookies must be
+// tokens.
 //
 // [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 func isToken(s string) bool { return (&http.Cookie{Name: s}).Valid() == nil }
 
-// trim drops spaces and tabs, the only white space of [RFC 9110].
+// trim removes spaces and tabs at both ends. [RFC 9110] allows no other white space.
 //
 // [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.3
 func trim(s string) string {

@@ -1,6 +1,7 @@
 package keyfuncs
 
-// The lists to which proxies append: X-Forwarded-For, and Forwarded of RFC 7239.
+// How the two headers to which proxies append are parsed: X-Forwarded-For, and Forwarded of RFC
+// 7239.
 
 import (
 	"net/netip"
@@ -10,22 +11,24 @@ import (
 // A list is a header to which proxies append.
 type list struct {
 	name     string
-	bit      uint32 // of the list in written
-	elements bool   // whether an entry is an element of Forwarded, or else an address
-	bad      error  // if an entry is not an address
+	bit      uint32 // stands for this header in written
+	elements bool   // the entries are elements of Forwarded, and not addresses
+	bad      error  // returned if an entry is not an address
 }
 
-// A reading is what a list says: the client, which is invalid if all addresses are trusted, and
-// what is left of the client's entry: the lines, or the part of a line.
+// A reading is what a list header says. client is the rightmost address that is not trusted, and
+// invalid if there is none. left is the text to the left of the client's entry: the rest of its
+// line, or the line before.
 type reading struct {
-	list   *list // nil if it did not come
+	list   *list // nil if the request has no such header
 	client netip.Addr
 	left   string
 	err    error
-	junk   bool // whether an entry cannot be by a proxy
+	junk   bool // an entry is not in a form that a proxy writes
 }
 
-// empty reports whether all addresses are trusted, or there is none.
+// empty reports whether the header names no client: all of its addresses are trusted, or it has
+// none.
 func (r *reading) empty() bool { return r.err == nil && !r.client.IsValid() }
 
 // read reads the list from right to left, past trusted addresses.
@@ -52,8 +55,9 @@ func (l *list) read(t *trust, lines []string) reading {
 	return reading{list: l}
 }
 
-// last returns the last node of a line, and the position of the comma before its entry, or -1. If no
-// proxy writes such an entry, it reports false, and the node is empty.
+// last returns the address in the last entry of a line, and the position of the comma before that
+// entry, or -1 if there is no comma. If a proxy would not write such an entry, ok is false and node
+// is empty.
 func (l *list) last(line string) (node string, comma int, ok bool) {
 	if l.elements {
 		return lastElement(line)
@@ -62,10 +66,10 @@ func (l *list) last(line string) (node string, comma int, ok bool) {
 	return trim(line[comma+1:]), comma, true
 }
 
-// lastElement is last of Forwarded, such as for="[2001:db8::1]:80";proto=https. It reports false if
-// the element names no node. It starts at the end, which a proxy has written. So an open quote in an
-// earlier element, which a client has sent, does not matter. Values need no quotes, because many
-// proxies omit quotes that the standard requires.
+// lastElement is last for Forwarded, whose elements look like for="[2001:db8::1]:80";proto=https.
+// If the element has no address, ok is false. lastElement starts at the end of the line, which a
+// proxy has written. So an open quote in an earlier element, which a client has sent, does not
+// matter. Quotes are optional, because many proxies omit quotes that the standard requires.
 func lastElement(line string) (node string, comma int, ok bool) {
 	found := false
 	for s := line; ; s = s[:len(s)-1] {
@@ -81,7 +85,7 @@ func lastElement(line string) (node string, comma int, ok bool) {
 			name, s = lastWord(s[:len(s)-1])
 			isFor := strings.EqualFold(name, "for")
 			switch {
-			case name == "" || isFor && found: // twice in one element
+			case name == "" || isFor && found: // a second for in one element
 				return "", -1, false
 			case isFor:
 				if strings.Contains(value, `\`) {
@@ -104,13 +108,14 @@ func lastElement(line string) (node string, comma int, ok bool) {
 	}
 }
 
-// lastWord cuts what follows the last separator.
+// lastWord splits s after its last separator.
 func lastWord(s string) (word, rest string) {
 	i := strings.LastIndexAny(s, `,;=" `+"\t") + 1
 	return s[i:], s[:i]
 }
 
-// openingQuote is where the quoted string begins that s ends with, or -1.
+// openingQuote returns the position of the opening quote of a quoted string at the end of s, or -1
+// if s does not end with a quoted string.
 func openingQuote(s string) int {
 	if !strings.HasSuffix(s, `"`) || escaped(s[:len(s)-1]) {
 		return -1
@@ -122,13 +127,14 @@ func openingQuote(s string) int {
 	return i
 }
 
-// escaped reports whether what follows s is escaped: s ends with an odd number of backslashes.
+// escaped reports whether the byte after s is escaped: whether s ends with an odd number of
+// backslashes.
 func escaped(s string) bool { return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1 }
 
-// backslashes resolves those of a quoted string.
+// backslashes removes the escaping backslashes of a quoted string.
 var backslashes = strings.NewReplacer(`\\`, `\`, `\`, ``)
 
-// withoutName cuts a port that is a name, as in 203.0.113.9:_hidden.
+// withoutName removes a port that is a name instead of a number, as in 203.0.113.9:_hidden.
 func withoutName(node string) string {
 	const characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 	host, port, _ := strings.Cut(node, ":_")

@@ -1,6 +1,6 @@
 package keyfuncs
 
-// The trusted proxies, and warnings if the prefixes look wrong.
+// The prefixes of trusted proxies, which a program can replace while it runs.
 
 import (
 	"errors"
@@ -11,36 +11,39 @@ import (
 	"sync/atomic"
 )
 
-// UnixSocket trusts every peer on a unix socket, such as an nginx on the same host. Give it to
-// [ForwardedIP], [TrustedHeaderIP] and the functions like them, among the prefixes. Every process
-// that may open the socket, by the permissions of its file, can then choose an address. A request
-// without the header has no address: the error is [ErrNoKey].
+// UnixSocket makes every peer on a unix socket trusted, such as an nginx on the same host. Pass it
+// as one of the prefixes to [ForwardedIP], [TrustedHeaderIP], [Proxies.Set] or another function
+// with trusted prefixes. Then every process that may open the socket's file can choose its address.
+// If a request on the socket has no client in its header, the error is [ErrNoKey].
 //
-// The value is ::/128, which is the address of no peer. A request with an empty RemoteAddr is not
-// trusted. On some systems RemoteAddr is empty on a unix socket.
+// The value is ::/128, which no peer can have as its address. A request with an empty RemoteAddr is
+// not trusted. On some systems RemoteAddr is empty on a unix socket.
 var UnixSocket = netip.PrefixFrom(netip.IPv6Unspecified(), 128)
 
-// Proxies is a set of trusted prefixes that the program can replace while it runs, such as those
-// that a CDN publishes. The zero value trusts no peer. Proxies must not be copied.
+// Proxies is a set of trusted prefixes that the program can replace while it runs, such as the
+// prefixes that a CDN publishes. The zero value trusts no peer. A Proxies must not be copied.
 type Proxies struct{ trust atomic.Pointer[trust] }
 
 // Set replaces the trusted prefixes. If there are none, or if one is invalid or trusts every peer,
-// as 0.0.0.0/0 does, Set returns an error, and the old prefixes stay.
+// as 0.0.0.0/0 does, Set returns an error and keeps the previous prefixes.
 func (p *Proxies) Set(trusted ...netip.Prefix) error {
 	return p.set("Proxies.Set", trusted)
 }
 
-// ForwardedAddr is the function [ForwardedAddr] with these prefixes.
+// ForwardedAddr is like the function [ForwardedAddr], but trusts the prefixes of p at the time of
+// each request.
 func (p *Proxies) ForwardedAddr() func(*http.Request) (netip.Addr, error) {
 	return forwarded("Proxies.ForwardedAddr", p)
 }
 
-// TrustedHeaderAddr is the function [TrustedHeaderAddr] with these prefixes.
+// TrustedHeaderAddr is like the function [TrustedHeaderAddr], but trusts the prefixes of p at the
+// time of each request.
 func (p *Proxies) TrustedHeaderAddr(name string) func(*http.Request) (netip.Addr, error) {
 	return trustedHeader("Proxies.TrustedHeaderAddr", name, p)
 }
 
-// mustTrust makes the Proxies of a function that is given its prefixes. It panics if they are wrong.
+// mustTrust returns a Proxies with these prefixes, or panics with the error of set. maker is the
+// function that the program has called.
 func mustTrust(maker string, trusted []netip.Prefix) *Proxies {
 	p := new(Proxies)
 	if err := p.set(maker, trusted); err != nil {
@@ -49,10 +52,10 @@ func mustTrust(maker string, trusted []netip.Prefix) *Proxies {
 	return p
 }
 
-// A trust is who is trusted. It does not change.
+// A trust is an immutable set of trusted peers.
 type trust struct {
 	prefixes []netip.Prefix // of canonical addresses
-	unix     bool           // whether unix sockets are trusted
+	unix     bool           // peers on unix sockets are trusted
 }
 
 func (p *Proxies) set(maker string, trusted []netip.Prefix) error {

@@ -1,6 +1,6 @@
 package keyfuncs
 
-// Actions that are routes.
+// Actions that are the method and pattern of a route.
 
 import (
 	"net/http"
@@ -8,29 +8,30 @@ import (
 	"strings"
 )
 
-// Route returns the request's method and the [http.ServeMux] pattern that the request matched:
-// "POST /posts/{id}/likes". So likes of all posts are one action, and there are no more actions
-// than routes. If the pattern has a host, the action has it too.
+// Route returns the request's method and the [http.ServeMux] pattern that matched, such as "POST
+// /posts/{id}/likes". So the likes of all posts are one action, and clients cannot invent actions.
+// If the pattern has a host, the action has the host too.
 //
-//   - A pattern without a method, such as "/posts/{id}/likes", is one action for all methods.
-//     Otherwise a client would get a quota for each method.
-//   - HEAD counts as GET, as in the mux. A client can make up methods, so any other method than
-//     GET, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT and TRACE is OTHER.
-//   - Other routers that set the pattern, such as chi, leave out the method of the route. Route
-//     then adds the request's method. So a route of such a router for all methods has nine actions:
-//     name it with [Action].
-//   - The pattern is that of the innermost mux. Behind http.StripPrefix two routes may have the
-//     same pattern: name them with [Action].
+//   - If the pattern has no method, such as "/posts/{id}/likes", all methods are one action.
+//     Otherwise a client would have a quota for each method.
+//   - HEAD counts as GET, as in the mux. A client can invent methods, so a method other than GET,
+//     POST, PUT, PATCH, DELETE, OPTIONS, CONNECT and TRACE becomes OTHER.
+//   - Routers other than ServeMux that set the pattern, such as chi, leave out the method. Route
+//     then adds the request's method. So a route of such a router that accepts all methods has nine
+//     actions. If you want one action, use [Action].
+//   - The pattern is the one that the innermost mux matched. Behind http.StripPrefix two routes may
+//     have the same pattern, and are then one action. If you want two actions, use [Action].
 //
-// If the request has no pattern, the error is [ErrNoRoute]: the limit is mounted around the mux,
-// and runs before a pattern is matched. Mount it on the patterns instead.
+// If the request has no pattern, the error is [ErrNoRoute]. This happens if the limit is mounted
+// around the mux, because the limit then runs before the mux matches a pattern. Mount the limit on
+// the patterns instead.
 func Route(r *http.Request) (string, error) {
 	template := r.Pattern
 	if template == "" {
 		return "", ErrNoRoute
 	}
-	// In a mux's pattern the method ends with a space. A space after a slash belongs to
-	// the template: the mux allows none there, other routers do.
+	// A pattern of ServeMux may start with a method and a space. Other routers allow spaces in the
+	// path, so a space after a slash belongs to the path.
 	if i := strings.IndexAny(template, " \t"); i >= 0 && strings.IndexByte(template[:i], '/') < 0 {
 		template = strings.TrimLeft(template[i+1:], " \t")
 	} else if ofServeMux(r) {
@@ -39,9 +40,9 @@ func Route(r *http.Request) (string, error) {
 	return routeMethod(r.Method) + " " + template, nil
 }
 
-// RouteTemplate is [Route] for the adapters of other frameworks. It returns the request's
-// method, as in Route, and the template that the framework matched. If template is empty,
-// no route matched, and the action is "unmatched" for all such requests.
+// RouteTemplate is [Route] for adapters of frameworks. It returns the request's method, written as
+// in Route, and the route template that the framework matched. If template is empty, no route
+// matched. All such requests have the action "unmatched".
 func RouteTemplate(r *http.Request, template string) string {
 	if template == "" {
 		return "unmatched"
@@ -49,18 +50,21 @@ func RouteTemplate(r *http.Request, template string) string {
 	return routeMethod(r.Method) + " " + template
 }
 
-// muxPattern is the field in which a ServeMux keeps the pattern that a request matched. The first
-// field of a pattern is its text. In a version of Go with other fields, ofServeMux reports false.
+// muxPattern is the unexported field of a request in which ServeMux stores the pattern that
+// matched. The first field of the pattern is its text. If a future version of Go has other fields,
+// ofServeMux reports false.
 var muxPattern, _ = reflect.TypeFor[http.Request]().FieldByName("pat")
 
-// ofServeMux reports whether the request's Pattern is one of a ServeMux. It reads an unexported
-// field because no method of a request tells whether a ServeMux has set Pattern, or a router inside it.
+// ofServeMux reports whether a ServeMux has set the request's Pattern. It reads an unexported
+// field, because a router inside a ServeMux can overwrite Pattern, and no method of a request tells
+// who has set it.
 func ofServeMux(r *http.Request) bool {
 	pat := reflect.Indirect(reflect.ValueOf(r).Elem().FieldByIndex(muxPattern.Index))
 	return pat.Kind() == reflect.Struct && pat.NumField() > 0 && pat.Field(0).String() == r.Pattern
 }
 
-// routeMethod bounds the number of methods.
+// routeMethod returns the method, or OTHER for a method that a client has invented. So the number
+// of methods is bounded.
 func routeMethod(method string) string {
 	switch method {
 	case http.MethodHead:

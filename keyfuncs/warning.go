@@ -1,6 +1,6 @@
 package keyfuncs
 
-// Warnings, logged once, of a setup that looks wrong and causes no error.
+// Warnings about a setup that looks wrong and causes no error. Each is logged once.
 
 import (
 	"log/slog"
@@ -13,12 +13,12 @@ import (
 	"github.com/tailcut/tailcut/core/notice"
 )
 
-// warn logs a warning with its code, which doc.go documents.
+// warn logs a warning with its code. The package's documentation lists the codes.
 func warn(code, text string, args ...any) {
 	slog.Default().Warn("keyfuncs: "+text, append([]any{"code", code}, args...)...)
 }
 
-// warnOnce warns if said is due.
+// warnOnce logs a warning, unless it has been logged before.
 func warnOnce(said *notice.Once, code, text string) {
 	if said.Due() {
 		warn(code, text)
@@ -26,27 +26,28 @@ func warnOnce(said *notice.Once, code, text string) {
 }
 
 var (
-	unchecked notice.Once // whether lookAtPeer has warned of a header
+	unchecked notice.Once // the warning of lookAtPeer
 	looked    sample
 	peers     crowd
-	misread   notice.Once // whether warnAddress has warned
+	misread   notice.Once // the warning of warnAddress
 )
 
-// remoteMaker names what reads the peer in warnings, but for an adapter's PerIP.
+// remoteMaker names the function that reads the peer in warnings, unless an adapter's PerIP reads
+// it.
 const remoteMaker = "RemoteIP or RemoteAddr"
 
 // addressHeaders are the headers in which proxies send the client's address.
 var addressHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip"}
 
-// warnAddress warns once if Header reads a client's address.
+// warnAddress warns once if the program has called Header for a header with the client's address.
 func warnAddress(name string) {
 	if slices.Contains(addressHeaders[:], name) {
 		warnOnce(&misread, "forwarded-untrusted", "Header reads the header "+name+", in which any client can send any address and so choose its quota; use ForwardedIP or TrustedHeaderIP with your proxies' prefixes")
 	}
 }
 
-// A sample says which requests something looks at: the first 1,000, and later one in 64, so that a
-// right setup pays almost nothing for it.
+// A sample selects the requests that a check looks at: the first 1,000, and then about one in 64.
+// So a setup without mistakes pays almost nothing for the check.
 type sample struct{ looks atomic.Int32 }
 
 func (s *sample) next() bool {
@@ -57,8 +58,9 @@ func (s *sample) next() bool {
 	return rand.Uint32()%64 == 0
 }
 
-// lookAtPeer warns once if a request whose user is its peer has a header with a client's address,
-// or if a crowd is detected. maker reads the peer.
+// lookAtPeer checks a request whose user is its peer. It warns once if the request has a header
+// with a client's address, and passes the address to the crowd. maker is the function that reads
+// the peer.
 func lookAtPeer(r *http.Request, addr netip.Addr, maker string) {
 	if unchecked.Load() || !looked.next() {
 		return
@@ -71,7 +73,7 @@ func lookAtPeer(r *http.Request, addr netip.Addr, maker string) {
 	}
 }
 
-// unread says what is wrong if the peer is the user, and its request has the header, and what to do.
+// unread is the end of lookAtPeer's warning: what is wrong, and what to do.
 func unread(remote, header, maker string) string {
 	cure := "use ForwardedIP"
 	switch list, perIP := header == xForwardedFor.name || header == forwardedList.name, maker != remoteMaker; {
@@ -82,17 +84,18 @@ func unread(remote, header, maker string) string {
 	case !list:
 		cure = "use TrustedHeaderIP"
 	}
-	// A server sets RemoteAddr to host and port. Middleware that copies a header sets it to the address alone.
+	// A server sets RemoteAddr to an address and a port. If RemoteAddr has no port, middleware has
+	// copied it from a header.
 	if _, err := netip.ParseAddrPort(remote); err != nil {
 		return " and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: remove that middleware, and " + cure + " with your proxies' prefixes"
 	}
 	return "; if a proxy of yours sets it, all clients behind the proxy share one limit: " + cure + " with the proxy's prefix"
 }
 
-// manyMisses is the number of misses after which a setup in which nothing was ever found is reported as wrong.
+// manyMisses is the number of misses without a single hit after which a warning is logged.
 const manyMisses = 1000
 
-// routeOf names the route of a request of net/http, Gin or Echo, if it is known.
+// routeOf returns the route of a request of net/http, Gin or Echo, or "" if the route is not known.
 func routeOf(c any) string {
 	switch c := c.(type) {
 	case *http.Request:
