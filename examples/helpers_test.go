@@ -16,9 +16,9 @@ var ctx = context.Background()
 type userKey struct{}
 
 var (
-	created = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
-	reply   = http.HandlerFunc(created)
-	post    = http.HandlerFunc(created)
+	created    = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
+	reply      = http.HandlerFunc(created)
+	createPost = http.HandlerFunc(created)
 )
 
 func guest(address string) *http.Request {

@@ -87,7 +87,8 @@ func snippets(t *testing.T) map[string]string {
 			shown[f.Name.Name] = text(f.Pos(), f.End())
 		}
 	}
-	shown["gin/main.go"] = regexp.MustCompile(`limit := .*`).FindString(readme(t, "gin/main.go"))
+	shown["gin/main.go"] = regexp.MustCompile(`(?s)replies := .*, reply\)`).FindString(readme(t, "gin/main.go"))
+	shown["echo5/main.go"] = regexp.MustCompile(`(?s)limit := .*, limit\)`).FindString(readme(t, "echo5/main.go"))
 	return shown
 }
 

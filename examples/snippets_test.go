@@ -25,19 +25,20 @@ import (
 func snippetRedis(mux *http.ServeMux, rdb redis.UniversalClient) {
 	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)) // if Redis is down, each process limits
 	posts := core.Must(core.New(store, core.SlidingWindow(5, time.Minute), core.FixedWindow(100, 24*time.Hour)))
-	user := keyfuncs.ContextValue(userKey{}) // set by your login
-	mux.Handle("POST /posts", nethttp.Limit(posts, user, keyfuncs.Action("post"))(post))
+
+	user := keyfuncs.ContextValue(userKey{})
+	mux.Handle("POST /posts", nethttp.Limit(posts, user, keyfuncs.Action("post"))(createPost))
 }
 
 func Example_who() {
-	// The user's id from your login, or else the address, prefixed with ~2: so that no user's id can equal it.
-	user := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
+	// The user's id, or for guests the address. Addresses get the prefix ~2: so that no user's id equals one.
+	userOrGuest := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 
-	// The address behind your own proxies, which send X-Forwarded-For or Forwarded.
+	// Behind your own proxies: the address in X-Forwarded-For or Forwarded. The prefix is the proxies' network.
 	client := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
 
-	fmt.Println(user(guest("203.0.113.9")))                            // ~2:203.0.113.9
-	fmt.Println(user(member("alice")))                                 // alice
+	fmt.Println(userOrGuest(guest("203.0.113.9")))                     // ~2:203.0.113.9
+	fmt.Println(userOrGuest(member("alice")))                          // alice
 	fmt.Println(client(forwarded("10.1.2.3", "6.6.6.6, 203.0.113.9"))) // 203.0.113.9: the client made up 6.6.6.6
 	// Output:
 	// ~2:203.0.113.9 <nil>
@@ -60,9 +61,10 @@ func TestFiveRepliesAMinute(t *testing.T) {
 	})
 }
 
-// The README shows the response to the sixth of five replies a minute, in synctest's year.
+// The README shows the response to the sixth of five replies a minute.
 func TestResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, time.December, 1, 12, 0, 0, 0, time.UTC))) // synctest begins in 2000
 		h := nethttp.PerIP(5, time.Minute)(reply)
 		var refused strings.Builder
 		for i := range 6 {
