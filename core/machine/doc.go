@@ -35,9 +35,10 @@
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
 // order, with the same arguments: load, check, charge, refuse, read, amend, save. Two more, args and amendArgs,
 // read what redisstore/forms.go sends. trail.lua keeps its instants in log.lua for SlidingWindow and in ring.lua
-// for MovingWindow; in Go both are queue.go. refunds.lua and span.lua have Go files too. take.lua does what
-// Charge.Check and Charge.Commit in core/commit.go do, and says what the arguments are. amend.lua does what
-// Record.Amend in core/record.go does. state.lua has what the others share: how a key's numbers are read and written.
+// for MovingWindow; in Go both are queue.go. refunds.lua has a Go file too, and span.lua is Span in rule.go.
+// take.lua does what Charge.Check and Charge.Commit in core/commit.go do, and says what the arguments are.
+// amend.lua does what Record.Amend in core/record.go does. state.lua has what the others share: how a key's
+// numbers are read and written.
 //
 // Package core/storetest tests the arithmetic of both against a model. After a change run
 //
@@ -53,7 +54,7 @@
 //
 // # Adding a limit
 //
-//	core/machine/kinds.go             its Kind and its entry in the table
+//	core/machine/machine.go           its Kind and its entry in the table
 //	core/machine/NAME.go              its machine, unless it shares one
 //	core/redisstore/lua/NAME.lua      the same in Lua, unless it shares one
 //	core/window.go, meter.go or NAME.go  its constructor, bounds and identity
@@ -63,7 +64,7 @@
 // Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
-// A new form of state also needs a Form and an entry in the table of forms in kinds.go, with the name of its
+// A new form of state also needs a Form and an entry in the table of forms in machine.go, with the name of its
 // files, and an entry in the table of redisstore/forms.go, which says what Redis is sent and what it replies. Its
 // machine keeps the state in State.Data, so no store has to know of it. Its check must not change what Data points
 // to: after a Peek the store writes nothing back.

@@ -1,6 +1,9 @@
 package machine
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // A Rule is a limit compiled to integers; see [NewWindow], [NewMeter] and [NewBan]. Times
 // are microseconds. Package core validates the numbers; a Rule does not.
@@ -95,6 +98,76 @@ func (r Rule) WithPrepay(d int64) Rule {
 
 // Rate is a meter's rate in lowest terms: n units per period.
 func (r *Rule) Rate() (n, period int64) { return r.Parts, r.pace }
+
+// A Span is a time: Whole microseconds and the fraction Part/Parts of one. Parts is the rule's.
+// Part is from 0 to Parts-1. So a rate of 7 per second is exact.
+type Span struct{ Whole, Part int64 }
+
+func (a Span) add(b Span, parts int64) Span {
+	a.Whole += b.Whole
+	if a.Part += b.Part; a.Part >= parts {
+		a.Whole++
+		a.Part -= parts
+	}
+	return a
+}
+
+func (a Span) sub(b Span, parts int64) Span {
+	a.Whole -= b.Whole
+	if a.Part -= b.Part; a.Part < 0 {
+		a.Whole--
+		a.Part += parts
+	}
+	return a
+}
+
+func (a Span) exceeds(b Span) bool {
+	return a.Whole > b.Whole || a.Whole == b.Whole && a.Part > b.Part
+}
+
+// Ceil is the span in microseconds, rounded up.
+func (a Span) Ceil() int64 { return a.Whole + min(a.Part, 1) }
+
+// beyond stands for all spans that are too long for a valid rule.
+const beyond = math.MaxInt64 / 4
+
+// Time returns the time that n units take at the rule's rate, at most 2^61 microseconds.
+func (r *Rule) Time(n int64) Span {
+	if n == 1 {
+		return r.Emission
+	}
+	return spanOf(r.pace, n, r.Parts)
+}
+
+// spanOf is pace*n/parts microseconds.
+func spanOf(pace, n, parts int64) Span {
+	hi, lo := bits.Mul64(uint64(pace), uint64(n))
+	if hi < uint64(parts) {
+		if whole, part := bits.Div64(hi, lo, uint64(parts)); whole < beyond {
+			return Span{int64(whole), int64(part)}
+		}
+	}
+	return Span{beyond, 0}
+}
+
+// units is how many whole units fit between two spans, or 0 if b is the longer one.
+func (r *Rule) units(a, b Span) int64 {
+	if a = a.sub(b, r.Parts); a.Whole < 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(a.Whole), uint64(r.Parts))
+	lo, carry := bits.Add64(lo, uint64(a.Part), 0)
+	pace := uint64(r.pace)
+	if hi += carry; hi > 0 {
+		n, _ := bits.Div64(hi, lo, pace)
+		return int64(n)
+	}
+	n, _ := bits.Mul64(lo, r.inverse) // at most 1 too low; a division takes ten times as long
+	if lo-n*pace >= pace {
+		n++
+	}
+	return int64(n)
+}
 
 // A Mode says what a charge may change: for example nothing, or as much as fits.
 type Mode uint8
@@ -281,67 +354,4 @@ func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
 // later readings must have the right Count.
 func (r *Rule) Predictable(v *Reading, count bool) bool {
 	return r.machine.predictable(r, *v, count)
-}
-
-// Taken is what an admitted charge has taken: Cost units at the instant At. Cost is the charge's
-// cost, less slots that the action had already (see [Rule.Takes]). Reading is that of the state just after the charge.
-type Taken struct {
-	At, Cost int64
-	Reading  Reading
-}
-
-// An Amendment changes what an admitted charge has taken.
-type Amendment struct {
-	Verb  Verb
-	Units int64 // of a refund, 1 to the cost
-}
-
-// A Verb says what an [Amendment] does.
-type Verb uint8
-
-// The verbs. Rule.CanAmend says which kinds of limits a verb can amend.
-const (
-	VerbRefund  Verb = iota // give units back, as if the action had never happened
-	VerbRelease             // free the slots, because the action has ended
-	VerbRenew               // have the lease of the slots begin now
-)
-
-// TakesSlots reports whether the rule counts actions in progress. Charges of such a rule are
-// released, and not refunded.
-func (r *Rule) TakesSlots() bool { return r.Kind.Form() == FormSlots }
-
-// Takes returns how many units an action of that cost takes. Slots that the action already has are
-// not taken again.
-func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
-
-// CanAmend reports whether an amendment can change states of the rule: a release or renewal those
-// of InFlight, a refund all others.
-func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
-
-// Amend amends t in the present state of an entry. If the state is to be written, or deleted
-// because it has expired, Amend sets Dirty. If nothing is left to amend, it changes nothing. After
-// a refund the state has no more room than if the action had never happened, except that a bucket
-// with Initial stays started.
-//
-// The refund of a meter. The end of a debt is the instant at which it will have drained.
-//   - e is the end just after the charge. If the end was earlier after any later refund, or is
-//     earlier now, e is the earliest.
-//   - The refund gives back the time that its units take at the rate, but at most the time from now
-//     to e. So the end now becomes earlier by that time, and this is the refund's end.
-//   - The ends of all other refunds since the charge become earlier by the same time.
-//
-// A refund is forgotten in these cases:
-//   - it gave nothing back
-//   - its end is not before that of a later refund
-//   - the end of a later refund is past
-//   - everything that was charged before the last refund has drained
-//
-// Eight refunds are remembered. If there are nine, two that follow each other become one: the two
-// whose ends, in whole microseconds, are nearest, and among equal pairs the first. The new one has
-// the earlier end and counts as the later refund. So a refund may give back less, but never more.
-func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
-	e.Dirty = false
-	if e.Expires > now && r.CanAmend(a) && (r.TakesSlots() || now >= t.At) {
-		e.State, e.Dirty = r.machine.amend(r, now, t, a, e.State)
-	}
 }

@@ -1,4 +1,4 @@
--- Spans of time, as in span.go: whole microseconds, and a fraction of one in parts.
+-- Spans of time, as Span in rule.go: whole microseconds, and a fraction of one in parts.
 
 -- sub is a - b.
 local function sub(a, b, parts)
