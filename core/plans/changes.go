@@ -1,6 +1,6 @@
 package plans
 
-// What is different between two documents, for a person.
+// The differences between two documents, in a form for people.
 
 import (
 	"cmp"
@@ -15,39 +15,40 @@ import (
 
 // A Change is a difference between two documents. Which fields are set depends on What.
 type Change struct {
-	What string `json:"what"` // WhatDefault or another of the constants
+	What string `json:"what"` // WhatDefault, WhatLimits or another of these constants
 
-	// Plan and Action say whose limits have changed. Action is empty unless What is WhatLimits, and "*"
-	// stands for all actions that are not named.
+	// Plan and Action are the plan and the action whose limits have changed. Action is empty unless
+	// What is WhatLimits. The action "*" stands for all actions that the plan does not name.
 	Plan   string `json:"plan,omitempty"`
 	Action string `json:"action,omitempty"`
 
-	// From and To are the old and the new value as the document has them. Several limits are joined
-	// by " and ". If there is no old or no new value, the field is empty.
+	// From and To are the old and the new value, written as in the document. Several limits are
+	// joined by " and ". From is empty if there was no value before, and To if there is none now.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 
-	// Users is the number of the document's users whose plan or zone has changed. If a document
-	// does not name a user, the user has its default plan.
+	// Users is the number of changed users, for WhatUsers and WhatZones. It counts only users that
+	// at least one of the two documents names.
 	Users int `json:"users,omitempty"`
 
-	// Anew lists the limits of To that do not continue the counts of From: a funnel or bucket with
-	// other numbers, or a window with another period, zone or name. Each user has the full quota of
-	// these limits once more.
+	// Anew lists the limits of To that start with empty counts, because no limit of From has the
+	// same state. For example, the period of a window, its zone, or the numbers of a funnel have
+	// changed. Each user can then spend the full quota of these limits once more.
 	Anew string `json:"anew,omitempty"`
 }
 
-// What has changed, and which fields say so. An action that is not named has the limits of "*".
+// The values of Change.What, each with the other fields that are set.
 const (
-	WhatDefault = "default" // the plan of users who have no other: From, To, Anew
+	WhatDefault = "default" // the default plan: From, To, Anew
 	WhatLimits  = "limits"  // the limits of an action: Plan, Action, From, To, Anew
 	WhatBan     = "ban"     // a plan's ban policy: Plan, From, To
 	WhatZone    = "zone"    // a plan's time zone: Plan, From, To, Anew
-	WhatUsers   = "users"   // the plans of users that the document names: From, To, Users, Anew
-	WhatZones   = "zones"   // the time zones of users that the document names: Users
+	WhatUsers   = "users"   // the plans of users whom a document names: From, To, Users, Anew
+	WhatZones   = "zones"   // the time zones of users whom a document names: Users
 )
 
-// String returns the change as a sentence. It quotes names with characters that a terminal would not print.
+// String describes the change in one line. It quotes a name that has characters that a terminal
+// would not print.
 func (c Change) String() string {
 	var b strings.Builder
 	switch c.What {
@@ -71,7 +72,8 @@ func (c Change) String() string {
 	return b.String()
 }
 
-// inLog are changes for the log: the first ones, each of some length.
+// inLog formats changes for the log. It shortens long changes, and leaves out all but the first
+// ones.
 func inLog(changes []Change) string {
 	const most, longest = 10, 200
 	var texts []string
@@ -95,8 +97,9 @@ func users(n int) string {
 	return fmt.Sprintf("%d users", n)
 }
 
-// Compare lists the differences between the document in force in from and that in to. The two may
-// have different stores. If from is nil, Compare lists everything that to has.
+// Compare lists the differences between two documents: the one in force in from, and the one in
+// force in to. The stores of from and to may differ. If from is nil, everything in to's document is
+// listed.
 func Compare(from, to *Plans) []Change {
 	before := &generation{}
 	if from != nil {
@@ -115,7 +118,7 @@ func compare(from, to *generation) (changes []Change) {
 	return append(changes, compareUsers(from, to)...)
 }
 
-// both are the keys of both maps, sorted.
+// both returns the keys that are in at least one of the maps, sorted.
 func both[K cmp.Ordered, V any](a, b map[K]V) []K {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)
@@ -138,7 +141,8 @@ func comparePlans(name string, from, to *plan) (changes []Change) {
 	return changes
 }
 
-// actions are those that two plans name, sorted, and at the end the one that stands for the others.
+// actions returns the actions that at least one of the plans names. They are sorted, but "*" comes
+// last.
 func actions(a, b *plan) []string {
 	all := both(a.actions(), b.actions())
 	if i := slices.Index(all, anyOther); i >= 0 {
@@ -147,7 +151,7 @@ func actions(a, b *plan) []string {
 	return all
 }
 
-// called is a plan by its name. Users whom a document does not name have the default plan.
+// called returns the plan of a name. An empty name means the default plan.
 func (g *generation) called(name string) *plan {
 	if name == "" {
 		return g.normal
@@ -155,7 +159,7 @@ func (g *generation) called(name string) *plan {
 	return g.plans[name]
 }
 
-// banText is the plan's ban policy in words, or "".
+// banText describes the plan's ban policy. It returns "" if there is none.
 func (p *plan) banText() string {
 	if p == nil || p.ban == nil {
 		return ""
@@ -178,7 +182,7 @@ func (p *plan) banText() string {
 	return text
 }
 
-// short is a duration as package core prints it.
+// short formats a duration as package core does, such as 1m instead of 1m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -187,8 +191,8 @@ func short(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// anewLimits returns the texts of those limits in to that continue no limit in from, joined by "and". It returns ""
-// if from or to is nil, or has Nothing.
+// anewLimits returns the texts of the limits in to whose state no limit in from shares, joined by "
+// and ". It returns "" if from or to is nil, or has the limit Nothing.
 func anewLimits(from, to *limits) string {
 	if from == nil || to == nil || slices.ContainsFunc(slices.Concat(from.limits, to.limits), isNothing) {
 		return ""
@@ -205,7 +209,7 @@ func anewLimits(from, to *limits) string {
 	return strings.Join(texts, " and ")
 }
 
-// anewInPlan is what starts anew for a user of one plan who gets another.
+// anewInPlan returns the limits that start with empty counts for a user whose plan changes.
 func anewInPlan(from, to *plan) string {
 	var texts []string
 	for _, action := range actions(from, to) {
@@ -216,8 +220,8 @@ func anewInPlan(from, to *plan) string {
 	return strings.Join(texts, ", ")
 }
 
-// compareUsers counts the users that the document names: for each old and new plan, and those whose
-// zone has changed.
+// compareUsers counts the users whose plan has changed, for each pair of an old and a new plan, and
+// the users whose zone has changed. It looks only at users whom a document names.
 func compareUsers(from, to *generation) (changes []Change) {
 	type move struct{ from, to string }
 	moves := map[move]int{}

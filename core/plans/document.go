@@ -1,6 +1,6 @@
 package plans
 
-// What a document says, compiled to limiters. All that is wrong is found at once.
+// A document compiled to limiters. compile reports all errors of a document at once.
 
 import (
 	"cmp"
@@ -21,64 +21,66 @@ import (
 // The bounds of a document.
 const (
 	maxDocument = 64 << 20  // bytes
-	maxUsers    = 1_000_000 // in users, and in zones
+	maxUsers    = 1_000_000 // in the field users, and in the field zones
 	maxLimiters = 10_000    // pairs of a plan and an action
-	maxLimits   = 16        // of a plan and an action
+	maxLimits   = 16        // for each such pair
 	maxName     = 64        // bytes of the name of a plan, or of a zone
 )
 
 const (
-	anyOther = "*" // the action that stands for those without limits of their own
+	anyOther = "*" // stands for all actions that the plan does not name
 
-	// The parameters of a limit's text.
+	// Parameters in the text of a limit. fill replaces them.
 	zoneMark = "{zone}"
 	dayMark  = "month.from({day})"
 )
 
-// fill puts a zone and a day of the month in the place of a text's parameters.
+// fill replaces the parameters of a limit's text by a zone and a day of the month.
 func fill(text, zone string, day int) string {
 	text = strings.ReplaceAll(text, dayMark, string(core.Month.From(day)))
 	return strings.ReplaceAll(text, zoneMark, zone)
 }
 
-// anotherDay is a day on which no limit of a document's plan begins its month: the default is the first.
+// anotherDay replaces {day} when a document is read. It differs from 1, the default, so that the
+// identity of such a limit differs from that of a limit with month.
 const anotherDay = 31
 
-// A generation is a compiled document. It does not change, except for the limiters of zones, which
-// are made when they are first used.
+// A generation is a compiled document. It is immutable, except that limiters for further zones and
+// days are added when they are first used.
 type generation struct {
 	document []byte
 	version  string
-	normal   *plan // of users who have no other
+	normal   *plan // the default plan
 	plans    map[string]*plan
 	users    map[string]*plan
 	zones    map[string]string
-	strange  notice.Once // a plan that is not in the document
+	strange  notice.Once // the warning about a plan that is not in the document
 
 	mu    sync.RWMutex // guards the fields below
 	zoned map[zonedKey]*core.Limiter
-	bad   map[string]time.Time // zones that could not be loaded, and until when that is believed
+	bad   map[string]time.Time // zones that could not be loaded, and when to try them again
 }
 
-// A plan has the limits of some users, by action.
+// A plan is a compiled plan of the document. limits has its limits by action.
 type plan struct {
 	name    string
-	zone    string // of a user who has no other
+	zone    string // for users without a zone
 	ban     *core.BanPolicy
 	limits  map[string]*limits
 	isZoned bool
 }
 
-// A limits is what a plan says of an action.
+// A limits is a compiled list of limits, for one plan and action.
 type limits struct {
-	texts   []string      // canonical, and with their parameters
-	limits  []core.Limit  // in the plan's zone, with anotherDay in the place of {day}
-	limiter *core.Limiter // in the plan's zone, with months from the first
-	isZoned bool          // whether a text has the parameter {zone}
-	isDayed bool          // whether a text has the parameter {day}
+	texts   []string      // in the form of core.Limit.String, but with the parameters
+	limits  []core.Limit  // with the plan's zone and anotherDay
+	limiter *core.Limiter // with the plan's zone and the day 1
+	isZoned bool          // a text has the parameter {zone}
+	isDayed bool          // a text has the parameter {day}
 }
 
-// of returns the plan's limits of an action, or nil.
+// of returns the plan's limits for an action: those that name the action, otherwise those of "*",
+// otherwise nil.
 func (p *plan) of(action string) *limits {
 	if p == nil {
 		return nil
@@ -103,7 +105,7 @@ func (p *plan) called() string {
 	return p.name
 }
 
-// String joins the texts of the limits; nil has none.
+// String joins the texts of the limits with " and ". It returns "" if l is nil.
 func (l *limits) String() string {
 	if l == nil {
 		return ""
@@ -117,17 +119,17 @@ type zonedKey struct {
 	day  int
 }
 
-// mostZoned bounds the limiters of zones and days, and mostBad the zones that could not be loaded.
-// When a bound is reached, all of these are dropped. They are made or looked up again when they are
-// used.
+// mostZoned bounds the limiters that were made for zones and days. mostBad bounds the zones that
+// could not be loaded. If one of these maps is full, it is emptied, and its entries are made again
+// when they are used.
 const (
 	mostZoned = 10_000
 	mostBad   = 1_000
-	badFor    = time.Minute // the database may have been missing, or the process may have had too many open files
+	badFor    = time.Minute // a failure may be temporary, such as too many open files
 )
 
-// in returns the limiter of a plan's limits for a time zone and for months that begin on a day. An
-// empty zone means the plan's zone. Day 0 means the first.
+// in returns the limiter of l for a time zone and a day of the month. An empty zone means the
+// plan's zone. The day 0 means 1.
 func (g *generation) in(store core.Store, p *plan, l *limits, zone string, day int) (*core.Limiter, error) {
 	if !l.isZoned || zone == "" {
 		zone = p.zone
@@ -174,9 +176,9 @@ func (g *generation) in(store core.Store, p *plan, l *limits, zone string, day i
 	return limiter, nil
 }
 
-// isBad remembers that a zone could not be loaded.
+// isBad remembers for badFor that a zone could not be loaded.
 func (g *generation) isBad(zone string) {
-	if len(zone) > maxName { // it was not looked up
+	if len(zone) > maxName { // legalZone has not looked it up
 		return
 	}
 	g.mu.Lock()
@@ -200,7 +202,7 @@ func (l *limits) parse(zone string, day int) ([]core.Limit, error) {
 
 func newLimiter(store core.Store, limits []core.Limit, ban *core.BanPolicy) (*core.Limiter, error) {
 	limiter, err := core.New(store, limits...)
-	if err == nil && ban != nil && !slices.ContainsFunc(limits, isNothing) { // nobody is banned for what a plan does not include
+	if err == nil && ban != nil && !slices.ContainsFunc(limits, isNothing) { // the plan does not include the action, so its refusals ban nobody
 		limiter, err = limiter.With(*ban)
 	}
 	return limiter, err
@@ -209,8 +211,8 @@ func newLimiter(store core.Store, limits []core.Limit, ban *core.BanPolicy) (*co
 // isNothing reports whether a limit refuses every action.
 func isNothing(l core.Limit) bool { return l.Quota() == 0 && !l.IsShadow() }
 
-// legalZone reports whether a zone has the form of a name, and CalendarWindow accepts it. Without
-// the first condition a zone could contain more words of a limit's text.
+// legalZone reports whether CalendarWindow accepts a zone. The first condition refuses zones that
+// would change the rest of a limit's text, such as "UTC).PerUser(".
 func legalZone(zone string) bool {
 	if len(zone) > maxName || strings.ContainsAny(zone, "(),\"{} \t\r\n") {
 		return false
@@ -221,7 +223,8 @@ func legalZone(zone string) bool {
 
 const badZone = `the zone %.64q is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ "time/tzdata" if the machine may have no database`
 
-// compile reads a document. Its error is a *DocumentError, or says what is wrong with the store.
+// compile compiles a document. If the document is wrong, the error is a *DocumentError. Another
+// error says what is wrong with the store.
 func compile(store core.Store, document []byte) (*generation, error) {
 	if _, err := core.New(store, always); err != nil {
 		return nil, err
@@ -236,13 +239,13 @@ func compile(store core.Store, document []byte) (*generation, error) {
 	return g, r.err()
 }
 
-// version is a digest of a document.
+// version returns a digest of a document.
 func version(document []byte) string {
 	sum := sha256.Sum256(document)
 	return hex.EncodeToString(sum[:6])
 }
 
-// always is a limit that every store can serve.
+// always is a limit that every store accepts.
 var always = core.Funnel(1, core.Every(time.Second))
 
 type compiler struct {
@@ -250,7 +253,7 @@ type compiler struct {
 	*generation
 	store    core.Store
 	limiters int
-	legal    map[string]bool // zones
+	legal    map[string]bool // zones that are known to be legal
 }
 
 func (c *compiler) compile() {
@@ -274,14 +277,15 @@ func (c *compiler) compile() {
 	}
 }
 
-// goTo goes to the value of a field, if there is one.
+// goTo moves the reader to the value of a field, and reports whether the field exists.
 func (c *compiler) goTo(fields map[string]int, name string) bool {
 	at, ok := fields[name]
 	c.at = at
 	return ok
 }
 
-// known reads the name of a plan of the document.
+// known reads the name of a plan, and returns that plan. If the document has no such plan, known
+// adds a problem and returns nil.
 func (c *compiler) known(what string) *plan {
 	c.next()
 	at := c.at
@@ -293,7 +297,7 @@ func (c *compiler) known(what string) *plan {
 	return p
 }
 
-// planNames are the names of plans, for a problem. They are put in order only if it is kept: all users may have one.
+// planNames formats the names of plans for a problem, sorted.
 type planNames map[string]*plan
 
 func (p planNames) String() string {
@@ -304,7 +308,8 @@ func (p planNames) String() string {
 	return strings.Join(names, ", ")
 }
 
-// readUsers reads what single users have. A problem does not name the user.
+// readUsers reads an object whose names are users. read reads the value of a user. No problem names
+// a user.
 func readUsers[T any](c *compiler, field string, read func(what string) T) map[string]T {
 	users := map[string]T{}
 	c.entries(field, func(user string, at int) {
@@ -326,7 +331,7 @@ func readUsers[T any](c *compiler, field string, read func(what string) T) map[s
 	return users
 }
 
-// zone reads a time zone. If it is not legal, zone returns "".
+// zone reads a time zone. If the zone is not legal, zone adds a problem and returns "".
 func (c *compiler) zone(what string) string {
 	c.next()
 	at := c.at
@@ -342,7 +347,7 @@ func (c *compiler) zone(what string) string {
 	return zone
 }
 
-// plan reads a plan.
+// plan reads a plan, and adds it to c.plans.
 func (c *compiler) plan(name string, at int) {
 	what := fmt.Sprintf("plan %.64q", name)
 	switch {
@@ -387,7 +392,8 @@ func (c *compiler) plan(name string, at int) {
 	c.at = end
 }
 
-// limits reads the limits of an action. A ban policy that is not legal has its own problem already.
+// limits reads the limits of a plan for an action. legal says whether the plan's ban policy is
+// legal. If it is not, the ban policy has added its own problem already.
 func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 	l := &limits{}
 	c.next()
@@ -414,7 +420,7 @@ func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 		case zoned && limit.Name() != "" && strings.Contains(text[strings.IndexByte(text, '"'):], zoneMark):
 			c.problem(at, "%s: %s stands for the zone of a CalendarWindow; it cannot be in a name", what, zoneMark)
 			return
-		case zoned: // the zone is the first that has a comma before it and a parenthesis behind it
+		case zoned: // the zone is the last argument, so it stands between a comma and a parenthesis
 			text = strings.Replace(limit.String(), ", "+p.zone+")", ", "+zoneMark+")", 1)
 			if !strings.Contains(text, zoneMark) {
 				c.problem(at, "%s: %s stands for the whole zone of a CalendarWindow; write CalendarWindow(100, month, %[2]s)", what, zoneMark)
@@ -446,13 +452,14 @@ func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 	return l
 }
 
-// plain is an error of package core without what the document's error says already.
+// plain returns the text of an error of package core, without the prefixes that the document's
+// error repeats.
 func plain(err error) string {
 	text := strings.TrimPrefix(err.Error(), core.ErrConfig.Error()+": ")
 	return strings.TrimPrefix(strings.TrimPrefix(text, "core: "), "New: ")
 }
 
-// ban reads a ban policy, and reports whether it is legal.
+// ban reads a ban policy, and reports whether the policy is legal.
 func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
 	what += `, "ban"`
 	b = &core.BanPolicy{}
@@ -481,8 +488,8 @@ func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
 	return b, len(c.problems) == problems
 }
 
-// keep takes over from the last generation the limiters that have not changed, so that callers who
-// wait for their turn stay in one queue.
+// keep takes unchanged limiters from the previous generation, so that callers that wait stay in one
+// queue.
 func (g *generation) keep(before *generation) {
 	kept := map[*limits]bool{}
 	for name, p := range g.plans {

@@ -1,6 +1,6 @@
 package plans
 
-// A file as a source of documents.
+// File: a source that reads the document from a file.
 
 import (
 	"bytes"
@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	settle = 500 * time.Millisecond // for how long a file must be the same before it counts
-	old    = time.Minute            // since when it has not been modified, if it counts at once; a file server's clock may be slow
+	settle = 500 * time.Millisecond // how long a file must stay unchanged before its content counts
+	old    = time.Minute            // a file that was modified longer ago counts at once; a minute, because a file server's clock may differ
 )
 
 // File returns a source for [Plans.Follow] that reads a file of at most 64 MiB. Several Plans may
-// follow it.
+// follow one source.
 //
-// The source reads the whole file each time, so it notices a change that keeps the size and the
-// time of modification. A new content counts when the file has not changed for half a second, or
-// was last modified more than a minute ago. So a half-written file is not taken, even if its first
-// part is a valid document. While a file changes, the source returns the last content. The first
-// call waits.
+// The source reads the whole file each time. So it also notices a change that keeps the size and
+// the time of modification. It returns the new content when the file has not changed for half a
+// second, or was last modified more than a minute ago. Until then it returns the previous content,
+// or waits if there is none. So it does not return a half-written file, unless the writer pauses
+// for half a second.
 //
-// All the same, write another file beside it and rename that, because the source cannot notice a
-// writer that pauses.
+// To be safe, write the new content to another file in the same folder, and rename that file.
 //
-// Kubernetes does not update a file that is mounted with subPath, and no program can notice that.
-// Mount the folder of the ConfigMap, and give the path of the file in it.
+// Kubernetes does not update a file that is mounted with subPath, and a program cannot detect this.
+// Mount the folder of the ConfigMap, and pass the path of the file in it.
 func File(path string) func(context.Context) ([]byte, error) {
 	return (&file{path: path}).load
 }
@@ -39,12 +38,12 @@ type file struct {
 	path string
 
 	mu     sync.Mutex // guards the fields below
-	seen   content    // by the last look
-	since  time.Time  // when it was first seen so
-	counts content    // its text is nil if there is none yet
+	seen   content    // the content at the last look, which does not count yet
+	since  time.Time  // when seen was first seen
+	counts content    // the content that counts; its text is nil if there is none
 }
 
-// A content is what a file has, and what tells that it has been written meanwhile.
+// A content is a file's text. info tells whether the file was replaced or written again.
 type content struct {
 	info os.FileInfo
 	text []byte
@@ -64,7 +63,8 @@ func (f *file) load(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// look returns the document that counts, and whether it is what the file has.
+// look reads the file. It returns the document that counts, or nil if there is none. settled
+// reports whether that document is the file's present content.
 func (f *file) look() (document []byte, settled bool, err error) {
 	now, err := read(f.path)
 	if err != nil {
@@ -87,12 +87,14 @@ func (f *file) look() (document []byte, settled bool, err error) {
 	return now.text, true, nil
 }
 
-// same reports whether a file is as it was. A file that was renamed to the path is another one.
+// same reports whether the file has not changed from c to now. A file that was renamed to the path
+// has changed, even if its text is equal.
 func (c content) same(now content) bool {
 	return c.info != nil && os.SameFile(c.info, now.info) && c.info.ModTime().Equal(now.info.ModTime()) && bytes.Equal(c.text, now.text)
 }
 
-// read reads a file. The information is of before, so what is written meanwhile makes the next one differ.
+// read reads a file. It reads the information before the text. So if somebody writes to the file
+// between these two steps, the information differs the next time.
 func read(path string) (c content, err error) {
 	switch c.info, err = os.Stat(path); {
 	case err != nil:

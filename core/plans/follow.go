@@ -1,6 +1,7 @@
 package plans
 
-// Following a source of documents. Requests look at it, and no goroutine outlives its look.
+// Follow: a source is asked for its document once a second. Requests ask it, so no goroutine runs
+// longer than a call of the source.
 
 import (
 	"bytes"
@@ -12,47 +13,50 @@ import (
 )
 
 const (
-	lookEvery = time.Second
-	lookAgain = lookEvery / 2         // when the next look begins beside one that has no answer
+	lookEvery = time.Second           // how often a source is called
+	lookAgain = lookEvery / 2         // after this time a source is called again if it has not returned
 	lookWaits = 50 * time.Millisecond // how long a request waits for a source
-	lookEnds  = 10 * time.Second      // when the context of a source ends
-	mostLooks = 12                    // at the same time; they are more only if a source does not heed its context
+	lookEnds  = 10 * time.Second      // the timeout of a source
+	mostLooks = 12                    // calls at the same time; only a source that ignores its context reaches them
 )
 
-// A follower looks at a source.
+// A follower calls a source. A call is a look.
 type follower struct {
 	load func(context.Context) ([]byte, error)
 	base time.Time
-	next atomic.Int64 // the earliest next look, since base
-	slow atomic.Bool  // the last look took longer than a request waits
+	next atomic.Int64 // when the next look may begin, since base
+	slow atomic.Bool  // the last look took longer than lookWaits
 
-	turns  chan struct{} // a look has one of them until load returns
-	looks  atomic.Int64  // that have begun
-	newest int64         // of the looks that have returned a document, the one that began last. Plans.updates guards it and what is below
-	last   []byte        // the document
-	err    error         // what is wrong with it
-	down   bool          // whether load has failed since
+	turns  chan struct{} // a semaphore: each look holds a place until load returns
+	looks  atomic.Int64  // how many looks have begun
+	newest int64         // the number of the last look that has returned a document; Plans.updates guards this field and those below
+	last   []byte        // the document of that look
+	err    error         // the error of that document
+	down   bool          // load has failed since that look
 }
 
-// Follow makes p follow a source: a [File], or any function load. It calls load at once. If the
-// document has no error, it is put in force. Otherwise Follow returns the error, and the document
-// in force stays.
+// Follow makes p follow a source: p calls load again and again, and puts the document that load
+// returns in force. load is a [File], or any function that returns the present document. Follow
+// calls load at once. If load fails or the document has an error, Follow returns that error, and
+// the document in force stays. p follows the source all the same.
 //
 //	p, err := plans.New(store, document)
 //	err = p.Follow(plans.File("plans.json"))
 //
-// After that load is called again once a second, by a request. That request waits for load for at
-// most 50 ms, or not at all if load took longer the last time. Other requests do not wait. If no
-// requests come, load is not called: see [Plans.Refresh].
+// Requests call load, once a second. A request that calls load waits for it for at most 50 ms. If
+// the previous call took longer, the request does not wait at all. Other requests never wait. If no
+// requests come, nobody calls load, except [Plans.Refresh].
 //
-// load returns the present document, and must not change the bytes later. Its context ends after 10
-// s. If load has not returned after half a second, it is called again beside the first call, and
-// then once a second, so calls may overlap. The result of the call that began last counts, even if
-// an earlier call returns later. If load returns the same document as before, nothing happens, so a
-// document given to [Plans.Update] stays in force until the source changes. If load fails or its
-// document is broken, that is logged and counted once.
+// load must be safe for concurrent use, and must not change the bytes that it has returned. Its
+// context ends after 10 s. If load has not returned after half a second, it is called again beside
+// the first call, and then once a second. The result of the call that began last counts, even if an
+// earlier call returns later.
 //
-// A second call of Follow replaces the source. If load is nil, p follows no source.
+// If load returns the same document as before, nothing happens. So a document of [Plans.Update]
+// stays in force until the source returns another document. If load fails, or its document has an
+// error, that is logged and counted once, until load returns something else.
+//
+// Another call of Follow replaces the source. If load is nil, p follows no source.
 func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
 	if load == nil {
 		p.follower.Store(nil)
@@ -64,9 +68,9 @@ func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
 	return p.Refresh(context.Background())
 }
 
-// Refresh calls the source now and puts its document in force. The error is that of the source, or
-// a [*DocumentError]. If ctx ends during the call, that does not count as a failure of the source.
-// If p follows no source, Refresh does nothing.
+// Refresh calls the source now, and puts its document in force. The error is the source's, or a
+// [*DocumentError]. If ctx ends during the call, Refresh returns an error that does not count as a
+// failure of the source. If p follows no source, Refresh does nothing.
 func (p *Plans) Refresh(ctx context.Context) error {
 	f := p.follower.Load()
 	if f == nil {
@@ -80,7 +84,7 @@ func (p *Plans) Refresh(ctx context.Context) error {
 	}
 }
 
-// follow lets a request look, if it is time.
+// follow starts a look if it is time for one. The caller is a request.
 func (p *Plans) follow() {
 	f := p.follower.Load()
 	if f == nil {
@@ -104,8 +108,8 @@ func (p *Plans) follow() {
 	slow, done := f.slow.Load(), make(chan struct{})
 	go func() {
 		begun := time.Now()
-		_ = p.look(context.Background(), f)                    // it is logged
-		f.next.CompareAndSwap(now+again, now+int64(lookEvery)) // it has an answer
+		_ = p.look(context.Background(), f)                    // an error is logged there
+		f.next.CompareAndSwap(now+again, now+int64(lookEvery)) // load has returned, so the next look can begin later
 		f.slow.Store(time.Since(begun) > lookWaits)
 		close(done)
 	}()
@@ -121,9 +125,9 @@ func (p *Plans) follow() {
 	}
 }
 
-// document loads the document, and ends the turn when load returns. If the source panics, that is
-// an error, because no caller would recover a panic in this goroutine. If the source does not
-// return when its context has ended, that is an error too.
+// document calls load, and frees the look's place when load returns. It turns a panic of load into
+// an error, because nobody could recover a panic in load's goroutine. It also returns an error if
+// load does not return soon after its context has ended.
 func (f *follower) document(ctx context.Context) (document []byte, err error) {
 	type answer struct {
 		document []byte
@@ -156,7 +160,8 @@ func (f *follower) document(ctx context.Context) (document []byte, err error) {
 	}
 }
 
-// look is for one who has a turn, and ends it.
+// look calls the source and puts its document in force. The caller has taken a place in f.turns,
+// which look frees.
 func (p *Plans) look(ctx context.Context, f *follower) error {
 	number := f.looks.Add(1)
 	within, cancel := context.WithTimeout(ctx, lookEnds)
@@ -165,13 +170,13 @@ func (p *Plans) look(ctx context.Context, f *follower) error {
 	p.updates.Lock()
 	defer p.updates.Unlock()
 	switch {
-	case p.follower.Load() != f: // another source is followed now
+	case p.follower.Load() != f: // p follows another source now
 		return nil
-	case number < f.newest: // a look that began later has the document already
+	case number < f.newest: // a look that began later has already returned
 		return f.err
 	case err != nil:
 		err = fmt.Errorf("plans: the document is not loaded: %w", err)
-		if ctx.Err() != nil { // the caller has left
+		if ctx.Err() != nil { // the caller's context has ended
 			return err
 		}
 		if !f.down {

@@ -1,6 +1,6 @@
 package plans
 
-// Plans: the document that is in force, and the limiters that it gives.
+// Plans holds a compiled document, replaces it, and picks limiters from it.
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Plans has the limits of a document. Another document can replace it at any time. Plans is safe
-// for use by many goroutines.
+// Plans holds the limits of a document, and returns the limiter for a user and an action.
+// [Plans.Update] replaces the document while the program runs. Plans is safe for concurrent use.
 type Plans struct {
 	store    core.Store
 	now      atomic.Pointer[inForce]
@@ -23,14 +23,15 @@ type Plans struct {
 	updates  sync.Mutex
 }
 
-// An inForce is a generation that is, or was, in force.
+// An inForce is a compiled document, and what Plans.Generation returns while it is in force.
 type inForce struct {
 	*generation
 	shown Generation
 }
 
-// New returns the plans of a document over a store. The error is a [*DocumentError], or says what
-// is wrong with the store. Both match [core.ErrConfig].
+// New returns a Plans whose document is in force, and whose limiters use store. If the document is
+// wrong, the error is a [*DocumentError]. Another error says what is wrong with the store. All
+// errors match [core.ErrConfig].
 func New(store core.Store, document []byte) (*Plans, error) {
 	p := &Plans{store: store}
 	if err := p.put(own(document)); err != nil {
@@ -39,7 +40,8 @@ func New(store core.Store, document []byte) (*Plans, error) {
 	return p, nil
 }
 
-// own is a copy of a caller's document. One that is too long is only measured.
+// own returns a copy of a caller's document. It does not copy a document that is too long, because
+// compile rejects that without keeping it.
 func own(document []byte) []byte {
 	if len(document) > maxDocument {
 		return document
@@ -47,16 +49,17 @@ func own(document []byte) []byte {
 	return bytes.Clone(document)
 }
 
-// Update puts a document in force. If the document has an error, Update returns it as [New] does,
-// and the document in force stays. Each decision is made by one document. Updating to the document
-// that is in force already changes nothing.
+// Update puts a document in force, in place of the present one. If the document has an error,
+// Update returns the same error as [New], and the present document stays in force. Each decision
+// uses one document, either the old or the new one. If the document is in force already, Update
+// does nothing.
 func (p *Plans) Update(document []byte) error {
 	p.updates.Lock()
 	defer p.updates.Unlock()
 	return p.update(own(document))
 }
 
-// update is Update for a caller who has the lock, and who does not change the document.
+// update is Update for a caller that holds p.updates, and that will not change the document.
 func (p *Plans) update(document []byte) error {
 	if bytes.Equal(document, p.now.Load().document) {
 		return nil
@@ -90,43 +93,50 @@ func (p *Plans) put(document []byte) error {
 	return nil
 }
 
-// A Generation is a document that is in force. It must not be changed.
+// A Generation describes the document that is in force. The program must not change it.
 type Generation struct {
-	Number   int       `json:"number"`  // 1 for the document given to New, and 1 more for each that has replaced another
-	Version  string    `json:"version"` // of the document's bytes; all replicas with one document have one version
-	Since    time.Time `json:"since"`   // since when it is in force in this process
+	Number   int       `json:"number"`  // 1 for the document of New; each later document has the next number
+	Version  string    `json:"version"` // a digest of the document, so it is the same on all replicas with the same document
+	Since    time.Time `json:"since"`   // when this process put the document in force
 	Document []byte    `json:"document"`
-	Changes  []Change  `json:"changes"` // to the generation before, or of the first one to nothing: see Compare
+	Changes  []Change  `json:"changes"` // from the previous document, as Compare lists them; everything, for the first document
 }
 
-// Generation returns the document that is in force now.
+// Generation describes the document that is in force now.
 func (p *Plans) Generation() Generation { return p.now.Load().shown }
 
-// Rejected returns how many times a document was not put in force because of an error. While p
-// follows a source, the same broken document, or failures to load one in a row, count once.
+// Rejected returns how often a document was not put in force because of an error. If p follows a
+// source, a broken document counts once, even if the source returns it again. Failures of the
+// source in a row count once too.
 func (p *Plans) Rejected() uint64 { return p.rejected.Load() }
 
-// A Customer is what the program knows of a user. The zero Customer means that it knows nothing.
+// A Customer is what the program knows about a user. All fields are optional.
 type Customer struct {
-	Plan string // if the document gives the user no plan; empty for its default plan
+	Plan string // counts if the document does not name the user; if empty, the user has the default plan
 
-	// Zone is the user's time zone, unless the document names one for the user. If it is empty, the
-	// plan's zone counts. Spell it as in the time zone database: see core.CalendarWindow. If the
-	// zone of a user changes, the user's counts start anew, even if it is another name of the same
-	// zone, as PRC is of Asia/Shanghai. So do not let users change it at will.
+	// Zone is the user's time zone, for limits with {zone}. It counts if the document names no zone
+	// for the user. If it is empty, the plan's zone counts. Spell it as in the time zone database:
+	// see core.CalendarWindow.
+	//
+	// If a user's zone changes, the user's counts in these limits start anew. They do so even if
+	// the new name means the same zone, such as PRC and Asia/Shanghai. So do not let users change
+	// their zone at will.
 	Zone string
 
-	// Day is the day, 1 to 31, on which the user's months begin if a limit says month.from({day}).
-	// 0 means the first. If the day of a user changes, the user's counts start anew.
+	// Day is the day on which the user's months begin, from 1 to 31, for limits with
+	// month.from({day}). 0 means 1. If a user's day changes, the user's counts in these limits
+	// start anew.
 	Day int
 }
 
-// Limiter returns the limiter of a user's plan for an action. It is nil if the plan does not name
-// the action and has no limits for "*". If Customer.Plan is not in the document, that is logged
-// once, and the default plan decides.
+// Limiter returns the limiter that the user's plan has for an action. If the plan does not name the
+// action, Limiter returns the limiter for "*". If there is no "*" either, it returns nil.
 //
-// If Customer.Zone is not in the time zone database, or Customer.Day is not the day of a month,
-// Limiter returns an error. It looks up the zone again after a minute.
+// If c.Plan counts and is not in the document, the user has the default plan. That is logged once
+// for each document.
+//
+// If the limiter depends on c.Zone or c.Day, and c.Zone is not in the time zone database or c.Day
+// is not within 1 to 31, Limiter returns an error. It looks up a missing zone again after a minute.
 func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) {
 	p.follow()
 	g := p.now.Load()
@@ -138,13 +148,13 @@ func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) 
 	return g.in(p.store, has, l, zone, c.Day)
 }
 
-// Plan returns the name of a user's plan.
+// Plan returns the name of the user's plan.
 func (p *Plans) Plan(user string, c Customer) string {
 	has, _ := p.now.Load().of(user, c)
 	return has.name
 }
 
-// of is a user's plan and zone.
+// of returns the plan and the time zone of a user.
 func (g *generation) of(user string, c Customer) (has *plan, zone string) {
 	if has = g.users[user]; has == nil && c.Plan != "" {
 		if has = g.plans[c.Plan]; has == nil && g.strange.Due() {
@@ -161,15 +171,16 @@ func (g *generation) of(user string, c Customer) (has *plan, zone string) {
 	return has, c.Zone
 }
 
-// Pick makes the Config.Limiter of a middleware. It picks a limiter by the plan of the request's
-// user and by the action.
+// Pick returns a function for the field Limiter of a middleware's Config. The function picks the
+// limiter that the user's plan has for the request's action.
 //
 //	nethttp.Config{Limiter: plans.Pick(p, user, action, customer)}.Limit(others, user, action)
 //
-// Give user and action to both Pick and Limit. They are functions of package keyfuncs, ginlimit or
-// echolimit. customer says what the program knows of the request's user. It may be nil. If it
-// returns an error, the answer is 500. The limiter others decides about actions for which the plan
-// has no limits.
+// Pass the same user and action to Pick and to Limit. Both are functions such as those of keyfuncs,
+// ginlimit or echolimit. If the plan has no limits for an action, the limiter others decides.
+//
+// customer returns what the program knows about the request's user. It may be nil. If it returns an
+// error, the response is 500.
 //
 //	func customer(r *http.Request) (plans.Customer, error) {
 //		return plans.Customer{Plan: sessionOf(r).Plan}, nil

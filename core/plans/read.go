@@ -1,6 +1,7 @@
 package plans
 
-// The JSON of a document, read with the position of everything, so that an error can say where.
+// Reads the JSON of a document. It knows the position of each value, so that errors can name a line
+// and a column.
 
 import (
 	"bytes"
@@ -17,22 +18,22 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A DocumentError lists everything that is wrong with a document. It matches [core.ErrConfig]. It
-// names plans, actions and values, but no users.
+// A DocumentError lists the errors of a document. It matches [core.ErrConfig]. It contains names of
+// plans and actions, and values, but no names of users.
 type DocumentError struct {
-	Problems []Problem // by position; at least one, at most 100
-	More     bool      // reading stopped at the last of them, so there may be more
+	Problems []Problem // from 1 to 100, sorted by position
+	More     bool      // reading stopped after the last problem, so there may be more
 }
 
-// A Problem is one thing that is wrong with a document. Line and Column count from 1, and Column counts
-// characters.
+// A Problem is one error of a document. Line and Column are its position. They count from 1, and
+// Column counts characters, not bytes.
 type Problem struct {
 	Line   int    `json:"line"`
 	Column int    `json:"column"`
 	Text   string `json:"text"` // such as: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
 }
 
-// Error has a line for each problem.
+// Error returns one line for each problem.
 func (e *DocumentError) Error() string {
 	var lines []string
 	for _, p := range e.Problems {
@@ -49,25 +50,25 @@ func (e *DocumentError) Is(target error) bool { return target == core.ErrConfig 
 
 const mostProblems = 100
 
-// A reader reads a document whose JSON is valid. After a problem it goes on, to find all problems,
-// until there are too many or a bound is reached.
+// A reader reads a document whose JSON is valid. It goes on after a problem, so that it finds all
+// of them. It stops at mostProblems, or if the document exceeds a bound.
 type reader struct {
 	text     []byte
-	at       int // of the next byte
+	at       int // the position of the next byte
 	problems []Problem
 	stopped  bool
 }
 
-// stopReading is the panic with which a reader stops.
+// stopReading is the value with which stop panics.
 type stopReading struct{}
 
-// stop ends read.
+// stop ends the call of read in which it is called.
 func (r *reader) stop() {
 	r.stopped = true
 	panic(stopReading{})
 }
 
-// read calls f, which reads until its end or until stop is called.
+// read calls f, and returns when f returns or calls stop.
 func (r *reader) read(f func()) {
 	defer func() {
 		if v := recover(); v != nil && v != any(stopReading{}) {
@@ -77,7 +78,8 @@ func (r *reader) read(f func()) {
 	f()
 }
 
-// newReader checks the JSON itself.
+// newReader returns a reader for a document. If the document is too long, or not valid JSON, it
+// adds a problem.
 func newReader(document []byte) *reader {
 	r := &reader{text: bytes.TrimPrefix(document, []byte("\uFEFF"))}
 	if len(document) > maxDocument {
@@ -100,7 +102,7 @@ func newReader(document []byte) *reader {
 	return r
 }
 
-// err is what was wrong so far, or nil.
+// err returns the problems so far as an error, or nil if there are none.
 func (r *reader) err() error {
 	if len(r.problems) == 0 {
 		return nil
@@ -109,10 +111,10 @@ func (r *reader) err() error {
 	return &DocumentError{r.problems, r.stopped}
 }
 
-// problem is for an error at a position of the text.
+// problem adds a problem at a position of the text.
 func (r *reader) problem(at int, format string, args ...any) {
 	for at > 0 && at < len(r.text) && !utf8.RuneStart(r.text[at]) {
-		at-- // to the first byte of the character
+		at-- // go to the first byte of the character
 	}
 	before := r.text[:at]
 	line := 1 + bytes.Count(before, []byte("\n"))
@@ -122,7 +124,8 @@ func (r *reader) problem(at int, format string, args ...any) {
 	}
 }
 
-// shown is a text of a document as a person sees it: quoted, if it has characters that a terminal would not print.
+// shown returns a text as people should see it. It quotes a text that has characters that a
+// terminal would not print.
 func shown(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -130,7 +133,7 @@ func shown(text string) string {
 	return text
 }
 
-// next passes over spaces and returns the byte after them, which tells the kind of the next value.
+// next skips white space, and returns the first byte of the next value.
 func (r *reader) next() byte {
 	for bytes.IndexByte([]byte(" \t\r\n"), r.text[r.at]) >= 0 {
 		r.at++
@@ -138,7 +141,7 @@ func (r *reader) next() byte {
 	return r.text[r.at]
 }
 
-// raw passes over the next value, and returns its text.
+// raw skips the next value, and returns its text.
 func (r *reader) raw() []byte {
 	r.next()
 	start, depth := r.at, 0
@@ -166,7 +169,7 @@ func (r *reader) raw() []byte {
 	}
 }
 
-// unquoted passes over the next value, which is a string, and returns it.
+// unquoted skips the next value, which must be a string, and returns that string.
 func (r *reader) unquoted() string {
 	raw := r.raw()
 	if bytes.IndexByte(raw, '\\') < 0 {
@@ -177,7 +180,7 @@ func (r *reader) unquoted() string {
 	return s
 }
 
-// is reports whether the next value begins with the byte first. If not, it adds a problem and skips
+// is reports whether the next value starts with the byte first. If not, is adds a problem and skips
 // the value.
 func (r *reader) is(first byte, what, kind string) bool {
 	if r.next() == first {
@@ -188,11 +191,12 @@ func (r *reader) is(first byte, what, kind string) bool {
 	return false
 }
 
-// kinds are the words for values by their first byte. Others are numbers. A value itself may be a user.
+// kinds describes values by their first byte. All other values are numbers. A problem shows the
+// kind instead of the value, because the value may be a user's name.
 var kinds = map[byte]string{'{': "an object", '[': "a list", '"': "a text", 't': "true", 'f': "false", 'n': "null"}
 
 // entries reads an object. For each name it calls read, with the reader at the value of that name.
-// read consumes the value.
+// read must read or skip the value.
 func (r *reader) entries(what string, read func(name string, at int)) {
 	if !r.is('{', what, "an object in braces") {
 		return
@@ -213,8 +217,8 @@ func (r *reader) entries(what string, read func(name string, at int)) {
 	r.at++
 }
 
-// fields skips an object, and returns the position of the value of each field. Unknown fields and
-// fields that are given twice are problems.
+// fields skips an object, and returns the position of each field's value. It adds a problem for an
+// unknown field and for a field that is given twice.
 func (r *reader) fields(what string, known ...string) map[string]int {
 	fields := map[string]int{}
 	r.entries(what, func(name string, at int) {
@@ -231,7 +235,7 @@ func (r *reader) fields(what string, known ...string) map[string]int {
 	return fields
 }
 
-// list reads an array, and calls read for each of its values.
+// list reads an array, and calls read at each value.
 func (r *reader) list(what string, read func()) {
 	if !r.is('[', what, "a list in brackets") {
 		return
@@ -247,7 +251,8 @@ func (r *reader) list(what string, read func()) {
 	r.at++
 }
 
-// string reads a string that is not empty. Otherwise it returns "", and has noted the problem.
+// string reads a string. If the next value is not a string or is empty, it adds a problem and
+// returns "".
 func (r *reader) string(what string) string {
 	if !r.is('"', what, "a text in quotes") {
 		return ""
@@ -270,7 +275,7 @@ func (r *reader) duration(what string) time.Duration {
 	return d
 }
 
-// value reads a value that encoding/json knows: a number, or true or false.
+// value reads a number or a boolean. If the next value has another type, it adds a problem.
 func value[T any](r *reader, what, kind string) (v T) {
 	r.next()
 	at := r.at
