@@ -1,6 +1,6 @@
 package metrics
 
-// Histograms of times: each counts in cells that serve both kinds of buckets.
+// A histogram counts durations in cells, which serve classic and exponential buckets.
 
 import (
 	"math"
@@ -17,17 +17,19 @@ var (
 	waitCells   = newCells(ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, time.Second, 2500*ms, 5*time.Second, 10*time.Second, 30*time.Second, time.Minute)
 )
 
-// A cell is an interval of durations that no bound divides, neither one of a Bucket nor one of
-// Histogram.Exponential. So one count of a cell serves both.
+// A cell is an interval of durations. It contains no bound of a bucket, neither of
+// Histogram.Buckets nor of Histogram.Exponential, except at its end. So one count per cell gives
+// both kinds of buckets.
 type cell struct {
 	upTo        time.Duration
-	bucket      bool // upTo is the bound of a Bucket
+	bucket      bool // upTo is the bound of a classic Bucket
 	exponential int  // the index in Histogram.Exponential
 }
 
-// newCells returns the cells of histograms with these bounds of buckets, the shortest times first.
+// newCells returns the cells of a histogram whose classic buckets have these bounds, the shortest
+// durations first.
 func newCells(bounds ...time.Duration) []cell {
-	const shortest, perDoubling = -80, 4 // 2^(-80/4) s is about 1 µs; 4 a doubling is scale 2 of an exponential histogram
+	const shortest, perDoubling = -80, 4 // 2^(-80/4) s is about 1 µs; 4 buckets per doubling are scale 2 of an exponential histogram
 	cells := []cell{}
 	for i := shortest; ; i++ {
 		upTo := time.Duration(math.MaxInt64)
@@ -46,11 +48,11 @@ func newCells(bounds ...time.Duration) []cell {
 	}
 }
 
-// A histogram counts times.
+// A histogram counts durations.
 type histogram struct {
 	cells  []cell
-	from   [64]int         // the first cell of the times with so many bits
-	counts []atomic.Uint64 // of the cells
+	from   [64]int         // for each number of bits of a duration, the first cell to look at
+	counts []atomic.Uint64 // one for each cell
 	sum    atomic.Int64
 }
 
@@ -72,7 +74,8 @@ func (h *histogram) add(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// snapshot reads the counts. Its Count is always their sum, even if add runs meanwhile.
+// snapshot returns the counts. The Count of the result is the sum of its buckets, even if add runs
+// at the same time.
 func (h *histogram) snapshot() Histogram {
 	s := Histogram{Sum: time.Duration(h.sum.Load()), Exponential: map[int]int64{}}
 	for i, c := range h.cells {

@@ -13,36 +13,40 @@ import (
 	"github.com/tailcut/tailcut/core/plans"
 )
 
-// Options are the settings of a [Metrics]. The zero value is the default.
+// Options are the settings of a [Metrics]. The zero value has the defaults.
 type Options struct {
-	// MaxPairs bounds the pairs of action and limit that are counted separately: 1 to 100,000, or 0
-	// for 1,000. A pair takes up to 1 KB. When the bound is reached, the log says so once. New
-	// actions are then counted as the action "other", each with its limit. After 100 pairs with
-	// "other", new limits are counted as the limit "other".
+	// MaxPairs is how many pairs of an action and a limit are counted separately: from 1 to
+	// 100,000. 0 means 1,000. A pair takes up to 1 KB of memory.
+	//
+	// If there are more pairs, their actions are counted as the action "other", separately for each
+	// limit. If there are more than 100 of these, further limits are counted as the limit "other".
+	// The log says once that MaxPairs is reached.
 	MaxPairs int
 
-	// RefusedWindow is how far MostRefused and ExportRefused look back: a minute to a week, or 0
-	// for ten minutes. A refusal may count for up to a sixth of that longer.
+	// RefusedWindow is the time over which MostRefused and ExportRefused count refusals: from a
+	// minute to a week. 0 means ten minutes. A refusal may count for up to a sixth of RefusedWindow
+	// longer.
 	RefusedWindow time.Duration
 
-	// ShowUsers shows the names of users in MostRefused, in what is exported with ExportRefused,
-	// and in OnDecision. Otherwise the first two show hashes in place of names, and OnDecision
-	// shows no user.
+	// ShowUsers shows the names of users in MostRefused, in the metrics of ExportRefused, and in
+	// OnDecision. By default, MostRefused and ExportRefused show a hash instead of the name, and
+	// OnDecision shows no user.
 	ShowUsers bool
 
-	// HashKey is the secret key of the hashes, at least 16 bytes. Nil is a random key. If all
-	// processes have one key, a user has the same hash in all of them, so that their lists and
+	// HashKey is the secret key of the hashes, of at least 16 bytes. Nil means a random key. If all
+	// processes have the same key, a user has the same hash in all of them, so their lists and
 	// exported metrics can be added up. A hash is the first 12 hexadecimal digits of
 	// HMAC-SHA256(HashKey, user). To find a known user, compute the user's hash.
 	HashKey []byte
 
-	// ExportRefused is the number of the most refused users that the exporters show, up to 100. 0
-	// shows none. Each user is a label, so time series come and go with the users. If ShowUsers is
-	// set too, labels are names: think of who can read the metrics, and for how long they are kept.
+	// ExportRefused is how many of the most refused users are exported as metrics, at most 100. 0
+	// means none. Each user is a label value, so the set of time series changes as users come and
+	// go. If ShowUsers is set too, the label values are names. Then consider who can read the
+	// metrics, and for how long they are kept.
 	ExportRefused int
 }
 
-// other is the label of actions and limits beyond the bound of [Options].
+// other is the label value for actions and limits beyond the bounds of [Options.MaxPairs].
 const other = "other"
 
 const (
@@ -57,26 +61,25 @@ const (
 	minHashKey           = 16
 )
 
-// Metrics counts the decisions of the stores that it watches. It is safe for use by many
-// goroutines.
+// Metrics counts the decisions of the stores that it watches. It is safe for concurrent use.
 type Metrics struct {
-	options  Options // with the defaults
+	options  Options // with the defaults filled in
 	refusals *refusals
 	pairs    sync.Map // pair -> *series
 	waiting  sync.Map // action -> *atomic.Int64
 	see      atomic.Pointer[[]func(context.Context, Decision)]
-	series   atomic.Int64 // in pairs
-	gauges   atomic.Int64 // in waiting
-	full     notice.Once  // see overflow
-	answers  *histogram   // of the store
-	waits    *histogram
+	series   atomic.Int64 // the length of pairs
+	gauges   atomic.Int64 // the length of waiting
+	full     notice.Once  // the warning of overflow
+	answers  *histogram   // how long the store took to answer
+	waits    *histogram   // how long calls of Wait took
 
-	mu      sync.Mutex // guards the fields below, and additions to those above
+	mu      sync.Mutex // guards the fields below, and additions to pairs and waiting
 	watched []*watch
 	plans   *plans.Plans
 }
 
-// New makes a Metrics. opts may be nil. It panics if an option is out of bounds.
+// New returns a Metrics. opts may be nil. New panics if an option is out of bounds.
 func New(opts *Options) *Metrics {
 	var o Options
 	if opts != nil {
@@ -97,20 +100,20 @@ func New(opts *Options) *Metrics {
 	return &Metrics{options: o, refusals: newRefusals(o.RefusedWindow, o.HashKey), answers: newHistogram(answerCells), waits: newHistogram(waitCells)}
 }
 
-// A Decision is a decision or an error, as [Metrics.OnDecision] shows it. All strings but User are
-// values of labels.
+// A Decision describes a decision, or an error of the store, to a function of [Metrics.OnDecision].
+// Action, Limit, Outcome and Source are the values of the metrics' labels.
 type Decision struct {
 	User                           string // "" unless Options.ShowUsers
 	Action, Limit, Outcome, Source string
 
-	Passes     bool          // outcomes allowed and shadowed
-	RetryAfter time.Duration // 0 if it passes, or for an error
-	Err        error         // of outcome error; else nil
+	Passes     bool          // true for the outcomes allowed and shadowed
+	RetryAfter time.Duration // 0 if the action passes or Err is not nil
+	Err        error         // not nil for the outcome error only
 }
 
-// OnDecision calls see for every decision and every error that is counted from now on. It calls see in
-// the caller's goroutine, before the caller has its answer, so see should be quick. tailcutotel uses it
-// for spans.
+// OnDecision adds a function that is called for each decision and each error that m counts from now
+// on. see runs in the goroutine of the limiter's caller, before the caller gets its decision, so
+// see must be quick. Package tailcutotel uses OnDecision for spans.
 func (m *Metrics) OnDecision(see func(context.Context, Decision)) {
 	if see == nil {
 		panic("metrics: OnDecision: the function is nil; give one, or leave OnDecision out")
@@ -125,7 +128,7 @@ func (m *Metrics) OnDecision(see func(context.Context, Decision)) {
 	m.see.Store(&all)
 }
 
-// decided notes the user of a refusal, and calls the functions of OnDecision.
+// decided counts a refusal for its user, and calls the functions of OnDecision.
 func (m *Metrics) decided(ctx context.Context, user string, s *series, o outcome, d *core.Decision, err error) {
 	passes := o == allowed || o == shadowed
 	if !passes && o != failed {

@@ -2,16 +2,16 @@ package metrics
 
 import "github.com/tailcut/tailcut/core/plans"
 
-// Plans names the document of plans that is in force. The zero value means that no plans are
-// watched.
+// Plans describes the document of package plans that is in force. It is the zero value if m watches
+// no plans.
 type Plans struct {
-	Generation int    // see plans.Generation
-	Version    string // of the document: the same on all replicas that have the same one
-	Rejected   uint64 // documents that were not put in force because of an error
+	Generation int    // the number of the document: see plans.Generation
+	Version    string // the version of the document, which is the same on all replicas with the same document
+	Rejected   uint64 // how often a document was not put in force because of an error
 }
 
-// WatchPlans adds the document that is in force in p to each [Snapshot]. It panics if p is nil, or if plans
-// are watched already.
+// WatchPlans adds a description of the document in force in p to each [Snapshot]. It panics if p is
+// nil, or if m watches plans already.
 func (m *Metrics) WatchPlans(p *plans.Plans) {
 	if p == nil {
 		panic("metrics: WatchPlans: the plans are nil; make them with plans.New")
@@ -24,7 +24,7 @@ func (m *Metrics) WatchPlans(p *plans.Plans) {
 	m.plans = p
 }
 
-// inForce is the state of the plans that are watched.
+// inForce describes the document in force in the plans that m watches.
 func (m *Metrics) inForce() Plans {
 	m.mu.Lock()
 	p := m.plans

@@ -1,6 +1,6 @@
 package metrics
 
-// The users with the most refusals of a window.
+// The users with the most refusals in a window of time.
 
 import (
 	"cmp"
@@ -17,34 +17,35 @@ import (
 
 // RefusedUsers is a list of the users with the most refusals.
 type RefusedUsers struct {
-	Users []RefusedUser `json:"users"` // the most refused first
-	Rest  uint64        `json:"rest"`  // the most refusals that a user may have who is not in Users
+	Users []RefusedUser `json:"users"` // the users with the most refusals first
+	Rest  uint64        `json:"rest"`  // a user who is not in Users has at most so many refusals
 }
 
-// A RefusedUser is a user whose actions were refused. The number of refusals is from Refused-Over
-// to Refused.
+// A RefusedUser is a user whose actions were refused. The true number of refusals is from
+// Refused-Over to Refused.
 type RefusedUser struct {
 	User    string `json:"user"`
-	Hashed  bool   `json:"hashed,omitempty"` // whether User is a hash
+	Hashed  bool   `json:"hashed,omitempty"` // User is a hash
 	Refused uint64 `json:"refused"`
-	Over    uint64 `json:"over,omitempty"` // 0 as long as no more than 1,000 users are refused
+	Over    uint64 `json:"over,omitempty"` // 0 if at most 1,000 users are refused
 
-	// The last refusal.
+	// These describe the last refusal.
 	Action string    `json:"action"`
 	Limit  string    `json:"limit"`
 	Last   time.Time `json:"last"`
 }
 
-// MostRefused returns at most n users with the most refusals of the last [Options].RefusedWindow,
-// the most refused first. It counts actions that were limited, banned, or refused by InFlight or a
-// full store. Users are shown as hashes. With Options.ShowUsers only users of more than 200 bytes
-// or of invalid UTF-8 are.
+// MostRefused returns at most n users: those with the most refusals in the last
+// [Options].RefusedWindow, sorted by that number. It counts actions that were limited, banned,
+// refused by InFlight, or refused because the store was full. It shows users as hashes. With
+// Options.ShowUsers it shows names, but still a hash for a name of more than 200 bytes or of
+// invalid UTF-8.
 //
-// Each Metrics keeps up to 1,000 users for each sixth of the window, in at most 4 MB. If there are
-// more users, the numbers are estimates: Over is at most a thousandth of all refusals, and every
-// user with more than a thousandth of them is in the list. The algorithm is Space-Saving: Metwally,
-// Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams",
-// 2005.
+// A Metrics keeps up to 1,000 users for each sixth of the window, in at most 4 MB. If more users
+// are refused, the numbers are estimates: Over is at most a thousandth of all refusals, and each
+// user with more than a thousandth of all refusals is in the list. The algorithm is Space-Saving:
+// Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data
+// Streams", 2005.
 func (m *Metrics) MostRefused(n int) RefusedUsers {
 	most := MergeRefused(n, m.refusals.lists()...)
 	if !m.options.ShowUsers {
@@ -58,10 +59,10 @@ func (m *Metrics) MostRefused(n int) RefusedUsers {
 }
 
 // MergeRefused adds up the lists of several processes, and returns the n users with the most
-// refusals. If the lists have hashes, the processes need the same [Options].HashKey.
+// refusals. If the lists have hashes, all processes must have the same [Options].HashKey.
 //
-// If a list is cut, a user who is missing in it may have up to its Rest refusals there, so the sums
-// are estimates. To make them close, ask each process for 1,000 users.
+// A list may leave out users. A user who is missing in a list may have up to Rest refusals there,
+// so the sums are estimates. For close estimates, ask each process for 1,000 users.
 func MergeRefused(n int, lists ...RefusedUsers) RefusedUsers {
 	var rest uint64
 	for _, l := range lists {
@@ -99,25 +100,25 @@ func MergeRefused(n int, lists ...RefusedUsers) RefusedUsers {
 
 const (
 	refusedUsers  = 1000
-	refusedSlices = 6 // of the window
+	refusedSlices = 6 // how many slices a window has
 )
 
-// refusals has a summary of each slice of the window, and one of the slice under way.
+// refusals counts the refusals of each slice of the window, and of the slice in progress.
 type refusals struct {
-	key   []byte // of the hashes
+	key   []byte // the secret key of the hashes
 	base  time.Time
 	slice time.Duration
 
 	mu   sync.Mutex                 // guards the fields below
-	now  int64                      // the slice under way, since base
-	ring [refusedSlices + 1]summary // by the slice's number
+	now  int64                      // the number of the slice in progress, since base
+	ring [refusedSlices + 1]summary // slice n is at n modulo the length
 }
 
 func newRefusals(window time.Duration, key []byte) *refusals {
 	r := &refusals{key: slices.Clone(key), base: time.Now(), slice: window / refusedSlices}
 	if key == nil {
 		r.key = make([]byte, sha256.Size)
-		_, _ = rand.Read(r.key) // it never fails
+		_, _ = rand.Read(r.key) // never fails
 	}
 	for i := range r.ring {
 		r.ring[i] = newSummary(refusedUsers)
@@ -131,7 +132,7 @@ func (r *refusals) hash(user string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:6])
 }
 
-// add counts a refusal of the user, by the limit of s.
+// add counts a refusal of the user by the limit of s.
 func (r *refusals) add(user string, s *series) {
 	u := refusedName{user: user}
 	if len(user) > maxLabel || !utf8.ValidString(user) {
@@ -143,8 +144,7 @@ func (r *refusals) add(user string, s *series) {
 	r.ring[r.now%int64(len(r.ring))].add(u, s, now)
 }
 
-// turn drops the parts of the window that are too old, and returns the time since base. The caller
-// holds the lock.
+// turn removes the slices that are too old, and returns the time since base. The caller holds r.mu.
 func (r *refusals) turn() time.Duration {
 	since := time.Since(r.base)
 	now := int64(since / r.slice)
@@ -155,7 +155,7 @@ func (r *refusals) turn() time.Duration {
 	return since
 }
 
-// lists are the slices of the window, the oldest first.
+// lists returns the slices of the window, the oldest first.
 func (r *refusals) lists() []RefusedUsers {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,11 +175,11 @@ func (r *refusals) lists() []RefusedUsers {
 	return lists
 }
 
-// A summary counts the refusals of as many users as it has room for. A user who is not in it takes the
-// place and the count of the user with the fewest.
+// A summary counts the refusals of up to size users. If it is full, a new user replaces the user
+// with the lowest count, and starts with that count.
 type summary struct {
 	size  int
-	users []*refusedUser // the most first
+	users []*refusedUser // the highest count first
 	of    map[refusedName]*refusedUser
 }
 
@@ -190,15 +190,15 @@ type refusedName struct {
 
 type refusedUser struct {
 	refusedName
-	by          *series       // of the last refusal
-	last        time.Duration // since base
-	count, over uint64        // over: the count that it took
-	at          int           // in users
+	by          *series       // the action and the limit of the last refusal
+	last        time.Duration // the last refusal, since base
+	count, over uint64        // over is the count with which the user started
+	at          int           // the index in users
 }
 
 func newSummary(size int) summary { return summary{size: size, of: map[refusedName]*refusedUser{}} }
 
-// least is the highest count that a user may have who is not in the summary.
+// least returns the most refusals that a user may have who is not in the summary.
 func (s *summary) least() uint64 {
 	if len(s.users) < s.size {
 		return 0
@@ -217,11 +217,12 @@ func (s *summary) add(u refusedName, by *series, now time.Duration) {
 			delete(s.of, e.refusedName)
 			e.over = e.count
 		}
-		e.refusedName = refusedName{strings.Clone(u.user), u.hashed} // it may be a part of a large string
+		e.refusedName = refusedName{strings.Clone(u.user), u.hashed} // u.user may be a substring of a large string
 		s.of[e.refusedName] = e
 	}
 	e.by, e.last = by, now
-	// The first user with the same count changes places with this one, so the order stays.
+	// Swap e with the first user that has the same count, so that users stays sorted when the count
+	// grows.
 	first, _ := slices.BinarySearchFunc(s.users[:e.at], e.count, func(x *refusedUser, count uint64) int { return cmp.Compare(count, x.count) })
 	other := s.users[first]
 	s.users[first], s.users[e.at] = e, other

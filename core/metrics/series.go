@@ -1,6 +1,7 @@
 package metrics
 
-// The counts of one action by one limit, and how they are found.
+// A series counts the decisions about one action by one limit. This file finds the series of a
+// decision.
 
 import (
 	"log/slog"
@@ -27,13 +28,13 @@ var outcomes = [...]string{allowed: "allowed", limited: "limited", inFlight: "in
 
 var sources = [...]core.Source{core.SourceNone, core.SourceStore, core.SourceFallback, core.SourceCache, core.SourceLease}
 
-// A pair identifies a series.
+// A pair is the key of a series.
 type pair struct {
 	action, identity string
 	perUser          bool
 }
 
-// A series has the counts of one action by one limit.
+// A series has the counts of one pair of an action and a limit.
 type series struct {
 	action, limit string // the labels
 	counts        [len(outcomes)][len(sources)]atomic.Uint64
@@ -47,7 +48,8 @@ func (s *series) add(o outcome, source core.Source) {
 	s.counts[o][source].Add(1)
 }
 
-// find finds or makes the series of an action by a limit. It locks only to make one.
+// find returns the series of an action and a limit, and makes it if it is missing. It locks m.mu
+// only to make one.
 func (m *Metrics) find(action string, l *core.Limit) *series {
 	p := pair{action, l.Identity(), l.IsPerUser()}
 	if s, ok := m.pairs.Load(p); ok {
@@ -66,12 +68,14 @@ func (m *Metrics) find(action string, l *core.Limit) *series {
 	return s
 }
 
-// home returns the pair under which p is counted, and the series of that pair: p itself, or if there is no room the
-// pair "other" of its limit, or else "other" alone. The series is nil if it must still be made. Without the lock another goroutine may make it meanwhile.
+// home returns the pair under which p is counted, and the series of that pair. The pair is p itself
+// if there is room for it, otherwise "other" with p's limit, otherwise "other" alone. The series is
+// nil if it must still be made. If the caller does not hold m.mu, another goroutine may make it in
+// the meantime.
 func (m *Metrics) home(p pair) (pair, *series) {
 	ofLimit, last := pair{other, p.identity, p.perUser}, pair{action: other, identity: other}
 	for i, p := range [...]pair{p, ofLimit} {
-		room := m.series.Load() < int64(m.options.MaxPairs+i*maxOthers) // before the look: what is added later has had room
+		room := m.series.Load() < int64(m.options.MaxPairs+i*maxOthers) // read before the look-up, so that a series that is added in between is found
 		if s, ok := m.pairs.Load(p); ok {
 			return p, s.(*series)
 		}
@@ -85,9 +89,9 @@ func (m *Metrics) home(p pair) (pair, *series) {
 	return last, found
 }
 
-// add makes a series. It is called with the lock held.
+// add makes a series. The caller holds m.mu.
 func (m *Metrics) add(p pair) *series {
-	p.action = strings.Clone(p.action) // it may be a part of a large string
+	p.action = strings.Clone(p.action) // p.action may be a substring of a large string
 	s := &series{action: p.action, limit: p.identity}
 	if p.perUser {
 		s.limit = "*:" + p.identity
@@ -97,14 +101,15 @@ func (m *Metrics) add(p pair) *series {
 	return s
 }
 
-// overflow says once that there are too many actions.
+// overflow logs once that there are too many pairs.
 func (m *Metrics) overflow() {
 	if m.full.Due() {
 		slog.Default().Warn("metrics: too many pairs of action and limit; further actions are counted as \"other\"; use route templates for actions, or raise Options.MaxPairs", "code", "too-many-pairs", "pairs", m.options.MaxPairs)
 	}
 }
 
-// gauge finds or makes the number of waiting calls of an action. It locks only to make one.
+// gauge returns the number of waiting calls of an action, and makes it if it is missing. It locks
+// m.mu only to make one.
 func (m *Metrics) gauge(action string) *atomic.Int64 {
 	if g, ok := m.waiting.Load(action); ok {
 		return g.(*atomic.Int64)
@@ -124,7 +129,7 @@ func (m *Metrics) gauge(action string) *atomic.Int64 {
 	return g
 }
 
-// gaugeHome is home for the waiting calls of an action.
+// gaugeHome is home for the number of waiting calls of an action.
 func (m *Metrics) gaugeHome(action string) (string, *atomic.Int64) {
 	room := m.gauges.Load() < int64(m.options.MaxPairs)
 	g, ok := m.waiting.Load(action)
@@ -139,11 +144,11 @@ func (m *Metrics) gaugeHome(action string) (string, *atomic.Int64) {
 	return action, g.(*atomic.Int64)
 }
 
-// maxLabel bounds an action's bytes as a label.
+// maxLabel is the most bytes of an action's label.
 const maxLabel = 200
 
-// clean makes a label of an action: not too long, and valid UTF-8. With one invalid label
-// Prometheus would show no metric at all.
+// clean turns an action into a label value: it shortens a long action, and replaces invalid UTF-8.
+// A single invalid label value would make Prometheus reject all metrics.
 func clean(action string) string {
 	if len(action) > maxLabel {
 		end := maxLabel

@@ -10,68 +10,68 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A Snapshot is all that a [Metrics] has counted, sorted by the labels.
+// A Snapshot is everything that a [Metrics] has counted. The lists are sorted by their labels.
 type Snapshot struct {
 	Decisions []Decisions
 	Near      []Near
-	Store     Histogram // how long the store took to answer; a memorystore alone is not timed
-	Down      bool      // whether a store is down
-	Waiting   []Waiting // calls of Wait under way, held requests included
-	Wait      Histogram // how long calls of Wait took
+	Store     Histogram // how long the stores took to answer; a memorystore is not timed
+	Down      bool      // a store is down
+	Waiting   []Waiting // calls of Wait in progress, and requests that the middleware holds
+	Wait      Histogram // how long those calls took
 
-	// The keys of the memorystores and their bounds, added up; 0 if there is none.
+	// The number of keys in all memorystores, and the sum of their bounds. Both are 0 if there is
+	// no memorystore.
 	MemoryKeys, MemoryKeysMax int
 
 	Leases Leases
 	Plans  Plans
 
-	Refused []RefusedUser // the most refused users: see Options.ExportRefused
+	Refused []RefusedUser // the users with the most refusals: see Options.ExportRefused
 }
 
-// Leases counts the units of leased limits: those that the stores have taken in advance, those that
-// they have given back, and those that were lost because a store could not give them back. See
-// core.Limit.Leased.
+// Leases counts the units of limits with core.Limit.Leased. The stores have taken these units in
+// advance, given them back, or lost them. A unit is lost if a store could not give it back.
 type Leases struct{ Taken, Returned, Lost uint64 }
 
-// Decisions is the number of decisions with these labels.
+// Decisions is the number of decisions with these label values.
 type Decisions struct {
 	Action, Limit, Outcome, Source string
 	Count                          uint64
 }
 
-// Near is the number of actions that a shadow limit would have allowed, with a fifth of its quota
-// or less left.
+// Near is the number of near misses of a shadow limit: of actions that it would have allowed when
+// it had a fifth of its quota or less left.
 type Near struct {
 	Action, Limit string
 	Count         uint64
 }
 
-// Waiting is the number of calls that wait for an action at present.
+// Waiting is the number of calls that wait for an action now.
 type Waiting struct {
 	Action string
 	Calls  int64
 }
 
-// A Histogram counts times.
+// A Histogram counts durations.
 type Histogram struct {
 	Count   uint64
 	Sum     time.Duration
 	Buckets []Bucket
 
-	// Exponential has the same measurements in finer buckets, those of a native histogram of
-	// Prometheus with schema 2. Exponential[i] counts calls that took more than 2^((i-1)/4) and up
-	// to 2^(i/4) seconds. Calls that took less than a microsecond are in Exponential[-80].
+	// Exponential counts the same durations in finer buckets: those of a native histogram of
+	// Prometheus with schema 2. Exponential[i] counts durations from 2^((i-1)/4) seconds,
+	// exclusive, to 2^(i/4) seconds, inclusive. Exponential[-80] also counts all shorter durations.
 	Exponential map[int]int64
 }
 
-// A Bucket counts the calls that took at most UpTo.
+// A Bucket counts the durations of at most UpTo.
 type Bucket struct {
 	UpTo  time.Duration
 	Count uint64
 }
 
-// Snapshot reads all counts. Decisions may be counted while it reads, so two counts may be of
-// slightly different instants.
+// Snapshot returns all counts. It does not stop the counting, so two counts may be from slightly
+// different instants.
 func (m *Metrics) Snapshot() Snapshot {
 	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot(), Plans: m.inForce()}
 	if n := m.options.ExportRefused; n > 0 {
@@ -104,7 +104,8 @@ func (m *Metrics) Snapshot() Snapshot {
 	return s
 }
 
-// stores reads the stores, each once even if it is watched twice.
+// stores adds the numbers of the watched stores to a snapshot. It counts a store once, even if the
+// store is watched twice.
 func (m *Metrics) stores(s *Snapshot) {
 	m.mu.Lock()
 	watched := slices.Clone(m.watched)

@@ -10,10 +10,12 @@ import (
 	"github.com/tailcut/tailcut/core/internal/stores"
 )
 
-// Watch returns a store that decides as store does, and counts its decisions. Call it once for each
-// store, at start-up, because a Metrics keeps the stores that it watches. Watch panics if store is
-// nil, or is or wraps a store that Watch has returned, because decisions would be counted twice. If
-// there are several exporters, give them the same Metrics.
+// Watch returns a store that passes each call on to store, and counts the decisions. Call it at
+// start-up, once for each store, because m keeps the stores that it watches. If you have several
+// exporters, give them the same Metrics.
+//
+// Watch panics if store is nil. It also panics if store was returned by Watch, or wraps a store
+// that was, because the decisions would be counted twice.
 func (m *Metrics) Watch(store core.Store) core.Store {
 	if stores.IsNil(store) {
 		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")
@@ -40,13 +42,14 @@ type watch struct {
 	store core.Store
 	timed bool
 
-	// For a store without a breaker.
+	// These detect that a store without a breaker is down.
 	base     time.Time
-	failures atomic.Int64 // in a row
-	failedAt atomic.Int64 // since base
+	failures atomic.Int64 // failures in a row
+	failedAt atomic.Int64 // the last failure, since base
 }
 
-// timed reports whether the store that decides as long as nothing fails is not a memorystore.
+// timed reports whether the answers of store are timed: whether the store that decides while
+// nothing fails is not a memorystore.
 func timed(store core.Store) bool {
 	for s := range core.Stores(store) {
 		if _, ok := s.(core.Sized); ok {
@@ -65,7 +68,7 @@ func (w *watch) Reset(ctx context.Context, user, action string, limits []core.Li
 	return w.store.Reset(ctx, user, action, limits)
 }
 
-// Take has the store decide and counts the decision.
+// Take passes the charge on, and counts the decision.
 func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	if !w.timed {
 		d, r, err = w.store.Take(ctx, c)
@@ -83,7 +86,7 @@ func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, r *co
 	return d, r, err
 }
 
-// judge counts failures in a row.
+// judge counts failures in a row. A decision of the store ends the row.
 func (w *watch) judge(ctx context.Context, d *core.Decision, err error) {
 	switch {
 	case err == nil:
@@ -105,7 +108,8 @@ func (w *watch) down() bool {
 	return w.failures.Load() >= stores.Trip && time.Since(w.base)-time.Duration(w.failedAt.Load()) < stores.DownFor
 }
 
-// count counts a decision or an error, unless the caller has canceled.
+// count counts a decision or an error. It does not count an error if the caller has canceled its
+// context.
 func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err error) {
 	if err != nil && ctx.Err() == context.Canceled {
 		return
@@ -120,7 +124,8 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 	w.m.decided(ctx, p.User, s, o, d, err)
 }
 
-// limitOf is the i-th limit of a subject. A foreign store may set any index in its decision.
+// limitOf returns the i-th limit of a subject. It returns the first one if i is out of range,
+// because a foreign store may set any index in its decision.
 func limitOf(p *core.Part, i int) *core.Limit {
 	if uint(i) >= uint(len(p.Limits)) {
 		i = 0
@@ -153,11 +158,11 @@ func judged(p *core.Part, d *core.Decision, err error) (o outcome, limit int) {
 	return limited, d.Binding
 }
 
-// waitingKey is the context key of a call of Wait. Its value is the watch that counts the
-// call, and does not count its attempts.
+// waitingKey is the context key of a call of Wait. Its value is the watch that counts the call as a
+// whole. That watch does not count the attempts that the call makes.
 type waitingKey struct{}
 
-// Waiting counts a call of Wait: see package core.
+// Waiting counts a call of Wait: see core.WaitWatcher.
 func (w *watch) Waiting(ctx context.Context, c core.Charge) (context.Context, func(core.Decision, error)) {
 	begun, gauge := time.Now(), w.m.gauge(c.Action)
 	gauge.Add(1)
@@ -167,9 +172,9 @@ func (w *watch) Waiting(ctx context.Context, c core.Charge) (context.Context, fu
 		switch {
 		case errors.Is(err, core.ErrRefused):
 			err = nil
-		case err != nil && ctx.Err() != nil: // the caller no longer waits
+		case err != nil && ctx.Err() != nil: // the caller no longer waits for an answer
 			return
-		case err == nil && !d.Allowed: // the call panics
+		case err == nil && !d.Allowed: // the call is ending with a panic
 			return
 		}
 		w.count(ctx, &c, &d, err)

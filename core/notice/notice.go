@@ -1,5 +1,5 @@
-// Package notice says which of many equal events the log tells of. It is for the packages of this module: a program
-// that uses Tailcut does not need it.
+// Package notice decides which of many equal events are logged. It is for the packages of this
+// module. A program that uses Tailcut does not need it.
 package notice
 
 import (
@@ -7,32 +7,36 @@ import (
 	"time"
 )
 
-// Once is for an event that is logged the first time.
+// Once is for an event that is logged only the first time.
 type Once struct{ atomic.Bool }
 
-// Due reports true once.
+// Due reports true the first time that it is called, and false from then on.
 func (o *Once) Due() bool { return !o.Load() && !o.Swap(true) }
 
-// Rarely is for an event that is logged at most once a minute.
-type Rarely struct{ atomic.Int64 } // when it was due, since start; 0 is never
+// Rarely is for an event that is logged at most once a minute. Its value is when Due last reported
+// true, in nanoseconds since start, and 0 before the first time.
+type Rarely struct{ atomic.Int64 }
 
 var start = time.Now()
 
-// Due reports true the first time, and when a minute has passed since it last did.
+// Due reports true the first time, and after that once a minute has passed since it last reported
+// true.
 func (r *Rarely) Due() bool {
 	was, now := r.Load(), int64(time.Since(start))
 	return (was == 0 || now-was >= int64(time.Minute)) && r.CompareAndSwap(was, now)
 }
 
-// Never is for something that should be seen now and then, and is not.
+// Never is for an event that should happen now and then. It detects that the event has never
+// happened.
 type Never struct{ misses atomic.Int64 }
 
-// Seen says that it was seen.
+// Seen records that the event has happened.
 func (n *Never) Seen() {
 	if n.misses.Load() < 1<<62 {
-		n.misses.Store(1 << 62) // so that no number of misses is due
+		n.misses.Store(1 << 62) // more than any number of misses that Due compares it with
 	}
 }
 
-// Due counts a miss. It reports true once: if this is number many, and Seen was never called.
+// Due counts a miss. It reports true at the miss with the number many, if Seen was never called
+// before.
 func (n *Never) Due(many int64) bool { return n.misses.Load() < many && n.misses.Add(1) == many }

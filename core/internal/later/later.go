@@ -1,5 +1,5 @@
-// Package later tries again, in the background, to free slots of InFlight. What it does not free is free when
-// its lease ends.
+// Package later releases slots of InFlight in the background: it tries again until it succeeds. A
+// slot that it cannot release becomes free when its lease ends.
 package later
 
 import (
@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Most is how many tries to free slots may be pending in the process. Each keeps a request in memory. A further try
-// is dropped, and its slot is free when its lease ends.
+// Most is how many tries may be pending in the process, because each keeps a request in memory. If
+// there are more, a further try is dropped, and its slots become free when their lease ends.
 const Most = 10_000
 
 const (
-	firstPause   = 125 * time.Millisecond // after a failure, or an eighth of the lease if that is shorter
-	failurePause = time.Second            // failures let the pause grow up to this
-	longestPause = time.Minute            // there is no try after a longer one
+	firstPause   = 125 * time.Millisecond // the first pause; an eighth of the lease if that is shorter
+	failurePause = time.Second            // after failures the pause grows up to this
+	longestPause = time.Minute            // tries end when the next pause would be longer
 )
 
 var waiting atomic.Int32
 
-// A Try tries to free slots once. found reports whether the slots were there.
+// A Try tries once to release slots. found reports whether the slots were there.
 type Try func() (found bool, err error)
 
 // Now makes the first try at once, in another goroutine.
 func (try Try) Now(lease time.Duration) { try.from(lease).after(0) }
 
-// Again makes the first try after a pause.
+// Again makes the first try after a pause. lease is how long the tries may go on.
 func (try Try) Again(lease time.Duration) {
 	t := try.from(lease)
 	t.after(t.grow(true))
@@ -36,8 +36,9 @@ func (try Try) from(lease time.Duration) *tries {
 	return &tries{try, min(firstPause, lease/8), time.Now().Add(lease)}
 }
 
-// tries are those for slots that were not found yet. They may not be taken yet, so each pause is twice the one
-// before. But while the server fails, it is asked every second.
+// tries are the tries to release some slots. If the slots are not found, they may not have been
+// taken yet, so each pause is twice as long as the one before. If the store fails, the pauses stay
+// at about a second.
 type tries struct {
 	try   Try
 	pause time.Duration // after the next try
@@ -62,7 +63,7 @@ func (t *tries) after(pause time.Duration) {
 	})
 }
 
-// grow returns the pause after a try.
+// grow returns the pause before the next try, and lengthens the pause after it.
 func (t *tries) grow(failed bool) time.Duration {
 	pause := t.pause
 	if !failed || pause < failurePause {
@@ -71,7 +72,7 @@ func (t *tries) grow(failed bool) time.Duration {
 	return pause
 }
 
-// once tries once. A panic of a store is a failure.
+// once tries once. It turns a panic of the store into an error.
 func (t *tries) once() (found bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {

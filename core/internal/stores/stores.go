@@ -1,4 +1,4 @@
-// Package stores has what core and the packages below it ask of any store.
+// Package stores has what core and its packages need to know about any store.
 package stores
 
 import (
@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// A store that has failed Trip times in a row is down, for DownFor after its last failure.
+// A store is down if its last Trip calls have failed, until DownFor has passed since the last
+// failure.
 const (
 	Trip    = 3
 	DownFor = time.Minute
 )
 
-// IsNil reports whether a store or a client is nil, or a nil pointer in an interface.
+// IsNil reports whether s, a store or a client, is nil or a nil pointer in an interface.
 func IsNil(s any) bool {
 	v := reflect.ValueOf(s)
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()

@@ -56,8 +56,9 @@ import (
 
 const scope = "github.com/tailcut/tailcut/core/metrics/tailcutotel"
 
-// Register makes the instruments on a meter of provider, and adds decisions to spans from now
-// on. Call it once for each provider. Its error is the provider's.
+// Register makes the instruments on a meter of provider, and from now on describes decisions in
+// spans. Call it once for each provider. It returns an error if m or provider is nil, or if the
+// provider fails.
 func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 	if m == nil || provider == nil {
 		return errors.New("tailcutotel: Register: the Metrics or the provider is nil; use metrics.New(nil) and otel.GetMeterProvider()")
@@ -80,8 +81,8 @@ func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 	return nil
 }
 
-// onSpans has the Metrics whose decisions are shown on spans already. Spans do not depend on a
-// provider of meters, so a second provider must not show the decisions again. The Metrics stay in
+// onSpans has the Metrics whose decisions are already described in spans. Spans do not depend on a
+// meter provider, so a second provider must not describe the decisions again. A Metrics stays in
 // onSpans until the program ends.
 var onSpans sync.Map
 
@@ -92,7 +93,7 @@ type instruments struct {
 	answers, waits                    histogram
 }
 
-// A histogram is three counters, since OpenTelemetry has no observable histogram.
+// A histogram is three counters, because OpenTelemetry has no observable histogram.
 type histogram struct {
 	bucket, count metric.Int64ObservableCounter
 	sum           metric.Float64ObservableCounter
@@ -192,7 +193,7 @@ func (h *histogram) observe(o metric.Observer, from metrics.Histogram) {
 	o.ObserveFloat64(h.sum, from.Sum.Seconds())
 }
 
-// annotate adds a decision to the span in the context.
+// annotate describes a decision in the span of the context, if that span records.
 func annotate(ctx context.Context, d metrics.Decision) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {

@@ -58,7 +58,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// Collector returns a collector of what m counts. It panics if m is nil.
+// Collector returns a collector that exports the counts of m. It panics if m is nil.
 func Collector(m *metrics.Metrics) prometheus.Collector {
 	if m == nil {
 		panic("tailcutprom: Collector: the Metrics is nil; use metrics.New(nil)")
@@ -110,8 +110,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// histogram has classic buckets, and the finer ones of a native histogram for a Prometheus that scrapes
-// these.
+// histogram returns a metric with classic buckets and with the finer buckets of a native histogram.
 func histogram(desc *prometheus.Desc, h metrics.Histogram) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(h.Buckets))
 	for _, b := range h.Buckets {
@@ -123,10 +122,11 @@ func histogram(desc *prometheus.Desc, h metrics.Histogram) prometheus.Metric {
 	}
 }
 
-// schema says that each doubling of a time is four buckets, as in metrics.Histogram.
+// schema 2 of a native histogram has four buckets per doubling, as metrics.Histogram.Exponential
+// has.
 const schema = 2
 
-// both is one histogram in both forms.
+// both is a histogram that is written with classic and native buckets.
 type both struct{ classic, native prometheus.Metric }
 
 func (b both) Desc() *prometheus.Desc { return b.classic.Desc() }
