@@ -23,7 +23,8 @@ import (
 )
 
 func snippetRedis(mux *http.ServeMux, rdb redis.UniversalClient) {
-	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)) // if Redis is down, each process limits
+	// If Redis is down, each process limits.
+	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
 	posts := core.Must(core.New(store, core.SlidingWindow(5, time.Minute), core.FixedWindow(100, 24*time.Hour)))
 
 	user := keyfuncs.ContextValue(userKey{})
@@ -31,10 +32,10 @@ func snippetRedis(mux *http.ServeMux, rdb redis.UniversalClient) {
 }
 
 func Example_who() {
-	// The user's id, or for guests the address. Addresses get the prefix ~2: so that no user's id equals one.
+	// The user's id, or for guests the address. Addresses begin with ~2: and so equal no user's id.
 	userOrGuest := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 
-	// Behind your own proxies: the address in X-Forwarded-For or Forwarded. The prefix is the proxies' network.
+	// The address in X-Forwarded-For or Forwarded, if your own proxies in 10.1.2.0/24 have sent it.
 	client := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
 
 	fmt.Println(userOrGuest(guest("203.0.113.9")))                     // ~2:203.0.113.9

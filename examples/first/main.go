@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	reply := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "posted") })
-	http.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
+	reply := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "posted") }
+	http.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(http.HandlerFunc(reply)))
 	fmt.Println(http.ListenAndServe("localhost:8080", nil))
 }
