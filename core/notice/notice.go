@@ -33,10 +33,22 @@ type Never struct{ misses atomic.Int64 }
 // Seen records that the event has happened.
 func (n *Never) Seen() {
 	if n.misses.Load() < 1<<62 {
-		n.misses.Store(1 << 62) // more than any number of misses that Due compares it with
+		n.misses.Store(1 << 62) // more than any number of misses that Open compares it with
 	}
 }
 
 // Due counts a miss. It reports true at the miss with the number many, if Seen was never called
 // before.
-func (n *Never) Due(many int64) bool { return n.misses.Load() < many && n.misses.Add(1) == many }
+func (n *Never) Due(many int64) bool { return n.Miss(many) == many }
+
+// Miss counts a miss, and returns its number. It returns 0 after the miss with the number many, and
+// after Seen was called.
+func (n *Never) Miss(many int64) int64 {
+	if n.Open(many) {
+		return n.misses.Add(1)
+	}
+	return 0
+}
+
+// Open reports whether fewer than many misses were counted, and Seen was never called.
+func (n *Never) Open(many int64) bool { return n.misses.Load() < many }

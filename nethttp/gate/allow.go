@@ -1,17 +1,17 @@
 package gate
 
-// An action that only the handler knows.
+// What an adapter offers besides its middleware: Allow, Decision, Settle and From.
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/notice"
+	"github.com/tailcut/tailcut/keyfuncs"
 )
 
 // Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see
@@ -30,14 +30,14 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	}
 	cfg = cmp.Or(cfg, limit, &Config[C]{}) // answers; but the headers are those that are there, or else the Limit's, or else cfg's
 	outer := look(h)
-	known := knownOf(limiter)
+	known, _ := allowed.get(limiter, (*known).alone)
 	hs := headers{cmp.Or(outer.in, cmp.Or(limit, cfg).Headers.set()), known.policy}
 	a := attempt{adapter: f.Name(), subject: subject{limiter: limiter, user: user, action: action}, cost: cost}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
 	t := a.tell(hs.policy, cfg.SpreadRetryAfter)
-	known.twice.noteTwice(&outer, &a, &t, allowedTwice)
+	noteTwice(&known.twice, &outer, &a, &t, allowedTwice)
 	hs.write(h, nil, &outer, &a, &t)
 	if !a.decision.Allowed {
 		handlers.noteNothing(&a)
@@ -47,23 +47,12 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	return a.decision
 }
 
-// A known is a limiter that Allow was given, and what is made of it once.
-type known struct {
-	policy *policy
-	twice  suspicion
-}
+// allowed are the limiters that Allow was given.
+var allowed knowns
 
-var knowns [64]atomic.Pointer[known]
-
-// knownOf returns what is known of a limiter. Most are kept.
-func knownOf(l *core.Limiter) *known {
-	at := &knowns[maphash.Comparable(limiterSeed, l)%uint64(len(knowns))]
-	if k := at.Load(); k != nil && k.policy.limiters[0] == l {
-		return k
-	}
-	k := &known{policy: newPolicy([]*core.Limiter{l})}
-	at.Store(k)
-	return k
+func (k *known) alone() error {
+	k.policy = newPolicy([]*core.Limiter{k.of})
+	return nil
 }
 
 // saidIgnored is whether a handler was reported that goes on although Allow has answered its request.
@@ -96,4 +85,41 @@ func (a *attempt) allow(r *http.Request, hs Headers) {
 	if a.key(a.action, nil) {
 		a.charge(r.Context(), 0, nil)
 	}
+}
+
+// Decision is an adapter's function Decision for its request type C: see nethttp.Decision.
+func Decision[C any](r *http.Request) (core.Decision, bool) {
+	for m := around[C](r.Context()); m != nil; m = around[C](m.Context) {
+		if m.config.Keep && m.decision.Allowed {
+			return m.decision, true
+		}
+	}
+	return core.Decision{}, false
+}
+
+// Settle is an adapter's function Settle: see nethttp.Settle.
+func Settle[C any](f Framework[C], c C, actual int) error {
+	r := f.Request(c)
+	ctx, err, found := context.WithoutCancel(r.Context()), error(nil), false
+	for m := around[C](r.Context()); m != nil; m = around[C](m.Context) {
+		if m.config.Settle {
+			err, found = errors.Join(err, m.limiter.Settle(ctx, m.decision, actual)), true
+		}
+	}
+	if !found {
+		return errors.New(f.Name() + ": Settle: no Limit around the request has Settle; set it in the Config of the Limit whose Cost is the estimate")
+	}
+	return err
+}
+
+// From is an adapter's function From: it makes a key function of the framework. It panics if key is
+// nil, or is keyfuncs.Route, which does not know the framework's routes.
+func From[C any](f Framework[C], key keyfuncs.Func) func(C) (string, error) {
+	switch {
+	case key == nil:
+		panic(f.Name() + ": From: the key function is nil; give one of package keyfuncs")
+	case same(key, keyfuncs.Route):
+		panic(f.Name() + ": keyfuncs.Route knows only the routes of net/http; use " + f.Name() + ".Route")
+	}
+	return func(c C) (string, error) { return key(f.Request(c)) }
 }

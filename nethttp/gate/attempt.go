@@ -1,9 +1,11 @@
 package gate
 
-// What a request asks for, and what comes of it: all stages of Serve and Allow pass it on.
+// What a request asks for, what is decided, and what its client is told: Serve and Allow pass it on.
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -12,7 +14,7 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// An attempt is an action that a request asks for. keys.go fills in what it asks, and charge.go what was decided.
+// An attempt is an action that a request asks for.
 type attempt struct {
 	adapter string
 	asking  string // what is asked at present, for a failure
@@ -104,4 +106,89 @@ func (a *attempt) caught() {
 	} else if v != nil {
 		a.fail(http.StatusInternalServerError, panicked(v))
 	}
+}
+
+// charge charges the cost to all subjects, and waits for their turn for at most that long. Slots that the request has
+// already, since it enters one Limit inside another, are not taken again: reused gets them, for endSlots. It is nil
+// for Allow, which takes slots in any case.
+func (a *attempt) charge(ctx context.Context, wait time.Duration, reused *[]*slot) {
+	a.asking = "store"
+	a.lease = a.limiter.Lease()
+	var err error
+	if wait == 0 && a.lease == 0 && a.further == nil {
+		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
+	} else {
+		a.decision, err = a.chargeAll(ctx, wait, reused)
+	}
+	switch {
+	case err == nil, errors.Is(err, core.ErrRefused):
+	case errors.Is(err, core.ErrCost):
+		a.asking = "cost"
+		a.fail(http.StatusInternalServerError, err)
+	case errors.Is(err, core.ErrConfig): // core.New has not made the limiter
+		a.asking = "limiter"
+		a.fail(http.StatusInternalServerError, err)
+	default:
+		a.fail(http.StatusServiceUnavailable, err)
+	}
+}
+
+// chargeAll is for several subjects, for slots, and for a wait.
+func (a *attempt) chargeAll(ctx context.Context, wait time.Duration, reused *[]*slot) (core.Decision, error) {
+	var subjects []core.Subject
+	for _, s := range a.subjects() {
+		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
+		if lease := s.limiter.Lease(); a.lease == 0 || lease != 0 && lease < a.lease {
+			a.lease = lease
+		}
+	}
+	if reused != nil && a.lease != 0 {
+		*reused = reuseSlots(ctx, subjects)
+	}
+	if wait == 0 {
+		return core.All(ctx, subjects...)
+	}
+	return core.WaitAll(ctx, wait, subjects...)
+}
+
+// keepSlot keeps the slot that an attempt has taken. failed logs that it could not be renewed or released.
+func (a *attempt) keepSlot(ctx context.Context, failed *rarely) *slot {
+	s := &slot{adapter: a.adapter, limiter: a.limiter, decision: a.decision, lease: a.lease, failed: failed}
+	for _, of := range a.subjects() {
+		for _, l := range of.limiter.Limits() {
+			if l.TakesSlots() {
+				s.longest = max(s.longest, l.Period())
+			}
+		}
+	}
+	return s.keep(ctx)
+}
+
+// tell returns what the client is told of the decision. If the store has failed, the client is told of the
+// first limit with nothing left. If InFlight binds, the client is told to look again soon: a client that
+// waits for the end of a lease would waste the slots that are released before.
+//
+// If waits are spread, they are longer by whole seconds, up to a tenth of the wait: see spread.
+//
+// p is the policy of the limiter that usually decides.
+func (a *attempt) tell(p *policy, spreads bool) told {
+	d := &a.decision
+	t := told{d.Allowed, d.Reason, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, d.Subject, d.Binding, a.binding(p), ""}
+	if a.further != nil {
+		t.whose = a.bound().action
+	}
+	switch {
+	case a.failure != nil && a.failure.down():
+		const retry = retrySeconds * time.Second
+		t.limit, t.retryAfter, t.resetAfter = a.limiter.Limits()[0].Quota(), retry, retry
+	case a.lease != 0 && (t.reason == core.ReasonInFlight || t.allowed && t.bound.TakesSlots()):
+		t.resetAfter = soon
+		if !t.allowed {
+			t.retryAfter = soon
+		}
+	case spreads && !t.allowed && t.retryAfter != core.Never:
+		t.retryAfter += min(spread(a.user, d.RetryAfter), core.Never-1-d.RetryAfter)
+		t.resetAfter = max(d.ResetAfter, t.retryAfter)
+	}
+	return t
 }

@@ -50,13 +50,13 @@ func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, 
 	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", "final-cost-lost", &err)
 	switch failed := g.config.OnlyFailures; {
 	case failed != nil && failed(c, status):
-		g.right.clear(manyRight)
+		g.right.Seen()
 		charged, final = 0, a.cost
 	case failed != nil && untold:
 		charged, final = 0, a.cost
 	case failed != nil:
 		charged = 0
-		g.noteRight(c, a, status)
+		noteRight(&g.right, g.framework.Request(c), a, status)
 	case untold && (status < 400 || status > 499):
 		final = g.config.FinalCost(c, statusClientLeft)
 	default:

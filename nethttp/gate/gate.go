@@ -1,16 +1,69 @@
 package gate
 
-// The gate of a middleware, and its settings. Serve is in serve.go.
+// The gate of a middleware, and what an adapter makes it of. Serve is in serve.go.
 
 import (
 	"fmt"
+	"hash/maphash"
+	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/notice"
-	"github.com/tailcut/tailcut/keyfuncs"
 )
+
+// A Framework is what a gate needs of a framework. C is the framework's request, such as
+// *gin.Context. It stands for the response too.
+type Framework[C any] interface {
+	// Name is the name of the adapter's package, which starts messages.
+	Name() string
+
+	// Request returns the request in the form of net/http.
+	Request(C) *http.Request
+
+	// WithRequest returns the C of the handlers further in, whose Request is r. It may change
+	// and return the given one.
+	WithRequest(c C, r *http.Request) C
+
+	// Header returns the header of the response.
+	Header(C) http.Header
+
+	// Watch begins to watch the response. It returns the C to use from then on. Before the response gets its
+	// status, answers.Now is called, each time if the status can still change. answers may be nil.
+	Watch(c C, answers *Answering) (C, Watched)
+
+	// Answer answers a request that does not pass, with the problem. If Deny or Fail has
+	// returned an error without answering, err is that error. A framework that has a central
+	// error handler returns an error for it. Answer calls ClearBody first.
+	Answer(c C, p Problem, err error) error
+
+	// Finish ends the response before Allow returns, if Allow has answered. err is nil, or an error of
+	// Answer, Deny or Fail: Finish gives it to the central error handler, if there is one. If a handler got
+	// the error and dropped it, the client would not learn of the refusal.
+	//
+	// Then Finish has the response send nothing more. If a handler writes nevertheless, the framework
+	// calls wrote and returns its error to the handler. [Discarding] does that. If the framework's
+	// ResponseWriter cannot be replaced, as in Gin, Finish leaves this out.
+	Finish(c C, err error, wrote func() error)
+}
+
+// Watched is a response that is watched while a hook or the handlers run.
+type Watched interface {
+	// Answered reports, after Deny, Fail or the handlers, whether they have answered the request: with a
+	// status, with a body, or by taking over the connection. Early hints are not an answer.
+	Answered() bool
+
+	// Result returns, after the handlers, the status of the response, and whether the response
+	// has begun. err is what they returned: if it is answered later, the status is that of the
+	// answer. If nothing was written, the status is that with which the framework answers then.
+	// It is 0 if the connection was taken over.
+	Result(err error) (status int, begun bool)
+
+	// Restore ends the watch.
+	Restore()
+}
 
 // Config are the settings of a middleware. The fields are those of nethttp.Config. If Deny and
 // Fail return an error, the Framework's Answer gets it if they have not answered the request.
@@ -32,21 +85,6 @@ type Config[C any] struct {
 	Forbid           bool
 }
 
-// A Subject is a limiter, and the functions of whom and what it limits. The adapters' function By makes it.
-type Subject[C any] struct {
-	Limiter *core.Limiter
-	User    keyfuncs.UserOf[C]
-	Action  keyfuncs.ActionOf[C]
-	Guests  bool // set by Optional; an adapter that makes a Subject of another C copies it
-}
-
-// Optional returns the subject for requests that may have no user: of these the other subjects decide. If
-// no subject has a user, the request is answered 400.
-func (s Subject[C]) Optional() Subject[C] {
-	s.Guests = true
-	return s
-}
-
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
 	framework  Framework[C]
@@ -56,20 +94,13 @@ type Gate[C any] struct {
 	marks      bool // see Config.marks
 	headers    headers
 	waiting    waiting
-	picks      [64]atomic.Pointer[pick]
+	picks      knowns
 	failures   failureLog
-	uncharged  rarely // logs that a final cost could not be charged
-	unreleased rarely // logs that a slot could not be renewed or released
-	twice      suspicion
-	right      suspicion   // see noteRight
-	entered    notice.Once // warnEntered has logged
-}
-
-// A mounted is a Subject of a gate, and what its first requests may show.
-type mounted[C any] struct {
-	Subject[C]
-	userless, actionless, ported suspicion
-	actions                      actions
+	uncharged  rarely       // logs that a final cost could not be charged
+	unreleased rarely       // logs that a slot could not be renewed or released
+	twice      notice.Never // see noteTwice
+	right      notice.Never // see noteRight
+	entered    notice.Once  // warnEntered has logged
 }
 
 const defaultMaxWaiting = 1000
@@ -151,4 +182,73 @@ func (cfg *Config[C]) derived(l *core.Limiter) (*core.Limiter, error) {
 func isNothing(l *core.Limiter) bool {
 	limits := l.Limits()
 	return len(limits) == 1 && limits[0].Quota() == 0
+}
+
+// A known is a limiter that Config.Limiter has picked or Allow was given, and what is made of it once.
+type known struct {
+	of, limiter *core.Limiter // as given, and as it decides
+	policy      *policy       // of all subjects
+	twice       notice.Never  // see noteTwice
+}
+
+// knowns keeps what is made of limiters. There is one limiter for each plan, say, so most are kept.
+type knowns [64]atomic.Pointer[known]
+
+var limiterSeed = maphash.MakeSeed()
+
+// get returns what is made of a limiter. If it is new, complete completes it.
+func (ks *knowns) get(l *core.Limiter, complete func(*known) error) (*known, error) {
+	at := &ks[maphash.Comparable(limiterSeed, l)%uint64(len(ks))]
+	if k := at.Load(); k != nil && k.of == l {
+		return k, nil
+	}
+	k := &known{of: l, limiter: l}
+	if err := complete(k); err != nil {
+		return nil, err
+	}
+	at.Store(k)
+	return k, nil
+}
+
+// complete derives a limiter that Config.Limiter has picked for the first subject.
+func (g *Gate[C]) complete(k *known) (err error) {
+	if k.limiter, err = g.config.derived(k.of); err == nil {
+		limiters := []*core.Limiter{k.limiter}
+		for i := range g.subjects[1:] {
+			limiters = append(limiters, g.subjects[1+i].Limiter)
+		}
+		k.policy = newPolicy(limiters)
+	}
+	return err
+}
+
+// waiting counts the requests that wait or are decided in a middleware with MaxWait.
+type waiting struct {
+	mu  sync.Mutex
+	of  map[[2]string]int // a user and an action
+	all int
+}
+
+// enter counts a request if its user and action have fewer requests here than places are free. So one user and
+// action get at most half of the places, rounded up.
+func (w *waiting) enter(user, action string, places int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := [2]string{user, action}
+	if w.of[key] >= places-w.all {
+		return false
+	}
+	w.of[key]++
+	w.all++
+	return true
+}
+
+func (w *waiting) leave(user, action string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := [2]string{user, action}
+	w.all--
+	if w.of[key]--; w.of[key] == 0 {
+		delete(w.of, key)
+	}
 }

@@ -102,10 +102,6 @@ func (hs *headers) write(h http.Header, room *values, outer *shown, a *attempt, 
 	}
 }
 
-// mostRetry is the longest Retry-After, 20 days. A timer of JavaScript takes at most 2^31-1 ms, which is 24.8 days, and
-// a longer one ends at once. Clients add up to a fifth to what they are told.
-const mostRetry = 20 * 24 * 3600
-
 // show sets the headers with numbers. Those that are there would not agree with them.
 func (hs *headers) show(h http.Header, room *values, there set, a *attempt, t *told) {
 	if there != 0 {

@@ -4,7 +4,12 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
 )
 
 // Serve decides the request c and sets the headers of the response. If the request passes, Serve
@@ -24,9 +29,9 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	}
 	t, outer := a.tell(g.headers.policy, g.config.SpreadRetryAfter), look(h)
 	if reused == nil {
-		g.twice.noteTwice(&outer, &a, &t, mountedTwice)
+		noteTwice(&g.twice, &outer, &a, &t, mountedTwice)
 	} else {
-		g.warnEntered()
+		warnEntered(&g.entered, g.name)
 		defer endSlots(reused)
 	}
 	var m *mark[C] // nil if no handler looks for one: the headers tell Allow of a plain limit
@@ -81,7 +86,7 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt, reused *[]*slot) (ski
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, m *mark[C], next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
 	if decided && a.lease != 0 {
-		s := keepSlot(ctx, a, &g.unreleased)
+		s := a.keepSlot(ctx, &g.unreleased)
 		defer s.end()
 		ctx = context.WithValue(ctx, slotKey{}, s)
 	}
@@ -94,4 +99,146 @@ func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, m *mark[C], next func(C
 		return g.run(c, inner, a, next)
 	}
 	return next(g.framework.WithRequest(c, inner))
+}
+
+// ask fills in what the request asks for, and reports whether it could.
+func (g *Gate[C]) ask(c C, a *attempt) bool {
+	return g.keys(c, a) && (g.config.Limiter == nil || g.pick(c, a)) && (g.config.Cost == nil || g.price(c, a))
+}
+
+// keys asks for the user and the action of each subject.
+func (g *Gate[C]) keys(c C, a *attempt) bool {
+	found := false
+	for i := range g.subjects {
+		m := &g.subjects[i]
+		a.asking = "user"
+		user, err := m.User(c)
+		if !a.key(user, err) {
+			if m.Guests && errors.Is(a.failure, keyfuncs.ErrNoKey) {
+				m.noteGuest(c, a.failure)
+				continue
+			}
+			m.noteKeyless(c, &m.userless, a.failure)
+			return false
+		}
+		m.userless.Seen()
+		m.warnPort(a.adapter, user)
+		a.asking = "action"
+		action, err := m.Action(c)
+		if !a.key(action, err) {
+			m.noteKeyless(c, &m.actionless, a.failure)
+			return false
+		}
+		m.actionless.Seen()
+		m.warnActions(a.adapter, action)
+		if found {
+			a.further = append(a.further, subject{m.Limiter, user, action, i})
+		} else {
+			found = true
+			a.limiter, a.user, a.action, a.index = m.Limiter, user, action, i
+		}
+	}
+	if found {
+		a.failure = nil // of an optional one
+	}
+	return found
+}
+
+// pick asks Config.Limiter for the first subject's limiter, and derives it if the cost may change.
+func (g *Gate[C]) pick(c C, a *attempt) bool {
+	if a.index != 0 {
+		return true
+	}
+	a.asking = "limiter"
+	picked, err := g.config.Limiter(c)
+	if err == nil && picked != nil {
+		var k *known
+		if k, err = g.picks.get(picked, g.complete); err == nil {
+			a.limiter, a.picked = k.limiter, k.policy
+		}
+	}
+	return err == nil || a.fail(http.StatusInternalServerError, err)
+}
+
+// price asks Config.Cost.
+func (g *Gate[C]) price(c C, a *attempt) bool {
+	var err error
+	a.asking = "cost"
+	a.cost, err = g.config.Cost(c)
+	return err == nil || a.fail(statusOf(err), err)
+}
+
+// A mark is the context of a request inside a Limit, for Allow, Decision and Settle to find. It is one
+// allocation, with what else such a request needs.
+type mark[C any] struct {
+	context.Context
+	config   *Config[C]
+	limiter  *core.Limiter
+	decision core.Decision // zero if the Limit has skipped the request
+	request  http.Request  // the copy that has this context
+	values   values        // of the headers
+}
+
+type markKey[C any] struct{}
+
+func (m *mark[C]) Value(key any) any {
+	if key == (markKey[C]{}) {
+		return m
+	}
+	return m.Context.Value(key)
+}
+
+// around returns the innermost mark around ctx, or nil. The next one is around the mark's Context.
+func around[C any](ctx context.Context) *mark[C] {
+	m, _ := ctx.Value(markKey[C]{}).(*mark[C])
+	return m
+}
+
+// giveBack gives r what the handler has found out about its copy inner: a middleware outside may read
+// the pattern of a mux inside, and the server removes the uploaded files that it finds in r. It
+// writes nothing else, since a middleware outside may read r in another goroutine.
+func giveBack(r, inner *http.Request) {
+	if r.Pattern != inner.Pattern {
+		r.Pattern = inner.Pattern
+		for part := range strings.SplitSeq(r.Pattern, "{") {
+			if name, _, wild := strings.Cut(part, "}"); wild && name != "$" {
+				name = strings.TrimSuffix(name, "...")
+				r.SetPathValue(name, inner.PathValue(name))
+			}
+		}
+	}
+	if r.MultipartForm != inner.MultipartForm {
+		r.MultipartForm = inner.MultipartForm
+	}
+	if r.Form == nil && inner.Form != nil {
+		r.Form, r.PostForm = inner.Form, inner.PostForm
+	}
+}
+
+// answer calls Deny or Fail. If they have not answered the request, the framework does.
+func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, t *told) (err error) {
+	if a.failure != nil && cfg.Fail != nil || a.failure == nil && cfg.Deny != nil {
+		var answered bool
+		if answered, err = callHook(f, cfg, c, a); answered {
+			return err
+		}
+	}
+	if a.failure != nil {
+		return f.Answer(c, a.failure.Problem(), err)
+	}
+	return f.Answer(c, refusal(t, cfg.Forbid), err)
+}
+
+// callHook calls Deny or Fail, and reports whether they have answered.
+func callHook[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {
+	c, w := f.Watch(c, nil)
+	defer w.Restore()
+	if a.failure != nil {
+		err = cfg.Fail(c, a.failure)
+	} else {
+		var d core.Decision
+		a.share(&d)
+		err = cfg.Deny(c, d)
+	}
+	return w.Answered(), err
 }

@@ -22,10 +22,13 @@ const askAgain = time.Second
 // A slot is what a request has taken: of one limit with InFlight, or of several that were decided together.
 // A timer renews it, so that no goroutine waits.
 type slot struct {
-	attempt
-	ctx    context.Context // of the request, without its end
-	failed *rarely         // logs that a renewal or a release has failed
-	outer  *slot           // of a limit further out
+	adapter        string
+	limiter        *core.Limiter
+	decision       core.Decision
+	lease, longest time.Duration   // the shortest of the limits that it is of, and the longest
+	ctx            context.Context // of the request, without its end
+	failed         *rarely         // logs that a renewal or a release has failed
+	outer          *slot           // of a limit further out
 
 	mu       sync.Mutex
 	timer    *time.Timer
@@ -34,13 +37,13 @@ type slot struct {
 	users    int
 }
 
-// keepSlot begins to keep the slot of an attempt that is allowed.
-func keepSlot(ctx context.Context, a *attempt, failed *rarely) *slot {
-	outer := slotIn(ctx)
-	for outer != nil && outer.ended() { // Gin and Echo leave it in a request that is served again
-		outer = outer.outer
+// keep begins to keep the slot, for the request whose context is ctx.
+func (s *slot) keep(ctx context.Context) *slot {
+	s.outer = slotIn(ctx)
+	for s.outer != nil && s.outer.ended() { // Gin and Echo leave it in a request that is served again
+		s.outer = s.outer.outer
 	}
-	s := &slot{attempt: *a, ctx: context.WithoutCancel(ctx), failed: failed, outer: outer, since: time.Now(), users: 1}
+	s.ctx, s.since, s.users = context.WithoutCancel(ctx), time.Now(), 1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(s.lease/3, s.renew)
@@ -163,7 +166,7 @@ func (s *slot) renew() {
 		s.finish()
 	case renewed:
 		s.timer.Reset(s.lease / 3)
-	case now.Sub(s.since) < s.longest(): // otherwise there is nothing left to renew
+	case now.Sub(s.since) < s.longest: // otherwise there is nothing left to renew
 		s.timer.Reset(min(askAgain, s.lease/3))
 	}
 }
@@ -184,19 +187,6 @@ func (s *slot) end() {
 
 // finish releases the slot. If the store fails, core tries again.
 func (s *slot) finish() { _ = s.ask((*core.Limiter).Release) }
-
-// longest is the longest lease.
-func (s *slot) longest() time.Duration {
-	longest := s.lease
-	for _, of := range s.subjects() {
-		for _, l := range of.limiter.Limits() {
-			if l.TakesSlots() {
-				longest = max(longest, l.Period())
-			}
-		}
-	}
-	return longest
-}
 
 // ask asks the store, and logs its error.
 func (s *slot) ask(do func(*core.Limiter, context.Context, core.Decision) error) (err error) {

@@ -1,6 +1,6 @@
 package gate
 
-// Key functions of a framework.
+// Whom and what a middleware limits, and the key functions that say so.
 
 import (
 	"fmt"
@@ -9,19 +9,23 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// From is an adapter's function From: it makes a key function of the framework. It panics if key is
-// nil, or is keyfuncs.Route, which does not know the framework's routes.
-func From[C any](f Framework[C], key keyfuncs.Func) func(C) (string, error) {
-	switch {
-	case key == nil:
-		panic(f.Name() + ": From: the key function is nil; give one of package keyfuncs")
-	case same(key, keyfuncs.Route):
-		panic(f.Name() + ": keyfuncs.Route knows only the routes of net/http; use " + f.Name() + ".Route")
-	}
-	return func(c C) (string, error) { return key(f.Request(c)) }
+// A Subject is a limiter, and the functions of whom and what it limits. The adapters' function By makes it.
+type Subject[C any] struct {
+	Limiter *core.Limiter
+	User    keyfuncs.UserOf[C]
+	Action  keyfuncs.ActionOf[C]
+	Guests  bool // set by Optional; an adapter that makes a Subject of another C copies it
+}
+
+// Optional returns the subject for requests that may have no user: of these the other subjects decide. If
+// no subject has a user, the request is answered 400.
+func (s Subject[C]) Optional() Subject[C] {
+	s.Guests = true
+	return s
 }
 
 // Action is an adapter's function Action: see keyfuncs.Action.
