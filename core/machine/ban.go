@@ -1,31 +1,32 @@
 package machine
 
-// A BanRule is a ban policy in integers. Refusals within the time Within lead to a ban. If Refusals
-// is 0, no number of them does. Bans are the lengths of the first ban, of the second and so on. All
-// further bans are as long as the last one. After ForgetAfter without a refusal or a ban, the next
-// ban is the first again. Times are microseconds.
+// A BanRule is a ban policy in integers. A user with Refusals refusals within the time Within is
+// banned. If Refusals is 0, refusals do not lead to a ban. Bans has the lengths of the first ban,
+// the second ban, and so on. All further bans are as long as the last one in Bans. If a user has no
+// refusal and no ban for ForgetAfter, the next ban is a first ban again. Times are in microseconds.
 type BanRule struct {
 	Refusals            int
 	Within, ForgetAfter int64
 	Bans                []int64
 }
 
-// NewBan makes the rule of a ban policy. The rule keeps b, so b must not be changed.
+// NewBan returns the rule of a ban policy. The rule keeps b, so the caller must not change b
+// afterwards.
 func NewBan(b *BanRule) Rule {
 	return Rule{Kind: KindBan, machine: forms[FormBans].machine, records: b.Refusals > 0, Max: int64(b.Refusals), Ban: b}
 }
 
-// banRecord is the state of a ban policy: a user's refusals and bans.
+// banRecord is the state of a ban policy: the refusals and the bans of a user.
 type banRecord struct {
 	Last     int64   // the last refusal or ban
-	Until    int64   // the end of the last ban; it may be past
-	Level    int     // bans in a row
+	Until    int64   // the end of the last ban, which may be past
+	Level    int     // the number of bans in a row
 	Refusals []int64 // the refusals since the last ban, oldest first
 }
 
 func (*banRecord) form() Form { return FormBans }
 
-// bans are those of a live state, or nil.
+// bans returns the record of a state that has not expired, or nil.
 func (s State) bans(now int64) *banRecord {
 	if b, _ := s.Data.(*banRecord); b != nil && s.Expires > now {
 		return b
@@ -42,10 +43,10 @@ func (*bans) load(r *Rule, d *decoder) State {
 	return b.state(r.Ban)
 }
 
-// state is the state of bans, which expires when they are forgotten.
+// state returns the state of a record. It expires when the record no longer matters.
 func (b *banRecord) state(r *BanRule) State { return State{Expires: r.forgotten(b), Data: b} }
 
-// behind is how far a clock that stepped back is behind the last refusal or ban.
+// behind returns how far now is before the last refusal or ban, because the clock stepped back.
 func (b *banRecord) behind(now int64) int64 { return max(0, b.Last-now) }
 
 // check reports whether the user is not banned. A manual ban always fits.
@@ -54,7 +55,7 @@ func (*bans) check(_ *Rule, now, _ int64, a *Ask, s State) (_ State, fits, chang
 	return s, b == nil || a.Ban > 0 && a.Mode != ModePeek || b.Until-b.behind(now) <= now, false
 }
 
-// charge makes a manual ban.
+// charge makes a manual ban of the length a.Ban.
 func (m *bans) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, level int64, _ State, changed bool) {
 	if a.Ban == 0 {
 		return m.refuse(r, now, cost, false, s)
@@ -66,7 +67,7 @@ func (m *bans) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, lev
 	return v, level, s, true
 }
 
-// refuse counts a refusal by any limit, which may lead to a ban.
+// refuse counts a refusal by any limit. The refusal may lead to a ban.
 func (m *bans) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, level int64, _ State, changed bool) {
 	b := s.bans(now)
 	if record || b != nil && b.behind(now) > 0 {
@@ -87,12 +88,13 @@ func (m *bans) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers
 	return v, level, s, changed
 }
 
-// ban bans for length from now, in place of any ban.
+// ban starts a ban of a length at now. It replaces a ban that has not ended.
 func (b *banRecord) ban(now, length int64) {
 	b.Last, b.Until, b.Refusals = now, now+length, b.Refusals[:0]
 }
 
-// prune brings the bans to now, and removes what no longer counts.
+// prune returns the record as it counts at now. It removes refusals that no longer count, and moves
+// the record back if the clock stepped back.
 func (r *BanRule) prune(s State, now int64) *banRecord {
 	b := s.bans(now)
 	if b == nil {
@@ -120,7 +122,7 @@ func (*bans) read(r *Rule, now, _ int64, s State) (v numbers, level int64) {
 	return v, int64(live.Level)
 }
 
-// amend gives nothing back: a refusal stays recorded.
+// amend gives nothing back, because a refusal stays recorded.
 func (*bans) amend(_ *Rule, _ int64, _ Taken, _ Amendment, s State) (State, bool) { return s, false }
 
 func (*bans) save(_ *Rule, b []byte, s State) []byte {
@@ -128,7 +130,7 @@ func (*bans) save(_ *Rule, b []byte, s State) []byte {
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }
 
-// level is how many bans in a row count at an instant.
+// level returns the number of bans in a row that count at an instant.
 func (r *BanRule) level(b *banRecord, now int64) int {
 	if now >= max(b.Last, b.Until)+r.ForgetAfter {
 		return 0
@@ -136,7 +138,7 @@ func (r *BanRule) level(b *banRecord, now int64) int {
 	return b.Level
 }
 
-// dead is how many refusals no longer count at an instant.
+// dead returns the number of refusals that no longer count at an instant.
 func (r *BanRule) dead(b *banRecord, now int64) (n int) {
 	for n < len(b.Refusals) && b.Refusals[n]+r.Within <= now {
 		n++
@@ -144,7 +146,7 @@ func (r *BanRule) dead(b *banRecord, now int64) (n int) {
 	return n
 }
 
-// forgotten is the instant from which the store need not keep the state.
+// forgotten returns the instant from which the record no longer matters.
 func (r *BanRule) forgotten(b *banRecord) int64 {
 	end := max(b.Last, b.Until)
 	if b.Level > 0 {

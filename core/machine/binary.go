@@ -6,16 +6,17 @@ import (
 	"math"
 )
 
-// ErrBinary is the error of Unmarshal for bytes that are not a state of the rule.
+// ErrBinary is the error of Unmarshal if the bytes are not a state of the rule.
 var ErrBinary = errors.New("machine: the bytes are not a state of the rule")
 
 // The first byte of a binary state is the version of the format. The second byte is the state's
-// form. Numbers are varints. Each instant after the first is written as the difference to the one
-// before. If the clock steps back, a state moves with it, so an instant may be negative.
+// Form. Then come numbers, as varints. In a list of instants, each instant after the first is
+// written as the difference to the one before. An instant may be negative, because a state moves
+// back with the clock.
 const binaryVersion = 1
 
-// Marshal returns the bytes of a state. Unmarshal reads them, in this version and in later ones.
-// The zero State has no bytes.
+// Marshal returns a state as bytes. Unmarshal of this version and of later ones reads them. The
+// zero State has no bytes.
 func (r *Rule) Marshal(s State) []byte {
 	if s == (State{}) {
 		return nil
@@ -23,8 +24,9 @@ func (r *Rule) Marshal(s State) []byte {
 	return r.machine.save(r, []byte{binaryVersion, byte(r.Kind.Form())}, s)
 }
 
-// Unmarshal returns the state whose bytes are b. Marshal has made b, by this rule or by a rule that
-// shares the state. Unmarshal does not keep b. If b is anything else, the error is [ErrBinary].
+// Unmarshal returns the state of bytes that Marshal has made. Marshal must have been called on this
+// rule, or on a rule that shares the state. For other bytes the error is [ErrBinary]. Unmarshal
+// does not keep b.
 func (r *Rule) Unmarshal(b []byte) (State, error) {
 	if len(b) == 0 {
 		return State{}, nil
@@ -49,7 +51,8 @@ func appendInts(b []byte, ns ...int64) []byte {
 
 func appendUint(b []byte, n uint32) []byte { return binary.AppendUvarint(b, uint64(n)) }
 
-// appendInstants appends n instants, oldest first, each as the difference to the one before.
+// appendInstants appends n instants. The first one is written as it is, and each other one as the
+// difference to the one before.
 func appendInstants(b []byte, n int, at func(i int) int64) []byte {
 	last := int64(0)
 	for i := range n {
@@ -59,13 +62,14 @@ func appendInstants(b []byte, n int, at func(i int) int64) []byte {
 	return b
 }
 
-// A decoder reads the numbers of a binary state. After a bad one it returns zeros.
+// A decoder reads the numbers of a binary state. After an error, bad is set and all further numbers
+// are 0.
 type decoder struct {
 	rest []byte
 	bad  bool
 }
 
-// int reads a number that is not negative.
+// int reads a number that must not be negative.
 func (d *decoder) int() int64 {
 	v := d.instant()
 	d.bad = d.bad || v < 0
@@ -97,7 +101,7 @@ func (d *decoder) part() uint32 {
 	return uint32(v)
 }
 
-// instants reads instants, each no earlier than the one before, to the end.
+// instants reads all remaining numbers as instants, each no earlier than the one before.
 func (d *decoder) instants() []int64 {
 	all := make([]int64, 0, len(d.rest))
 	if len(d.rest) == 0 {

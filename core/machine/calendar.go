@@ -7,21 +7,24 @@ import (
 
 // A Calendar divides time into the minutes, hours, days, weeks, months or years of a time zone.
 //
-// A day, week, month or year begins at the first instant whose local date is its first date or
-// later. Midnight may not exist. A clock that is set back after midnight does not begin the day
-// again. Minutes and hours follow the local clock. If the clock repeats an hour, that is another
-// hour. An hour in which the clock is changed ends at the change.
+// A day, week, month or year begins at the first instant at which the local date is its first date
+// or later. This holds even if the local clock skips midnight. If the clock is set back after
+// midnight, the day does not begin a second time.
+//
+// Minutes and hours follow the local clock. If the clock repeats an hour, the repeated hour is a
+// new one. If the clock is set within an hour, that hour ends at the change.
 type Calendar struct {
 	unit calendarUnit
 	loc  *time.Location
-	last atomic.Pointer[bounds] // most instants are in the same period
+	last atomic.Pointer[bounds] // the last result of Period, because most instants are in the same period
 }
 
-// bounds are those of a period, in microseconds since 1970.
+// bounds are the start and the end of a period, in microseconds since 1970.
 type bounds struct{ start, end int64 }
 
-// NewCalendar makes a calendar of a unit: "minute", "hour", "day", "week", "month" or "year". A month
-// begins on its day from, 1 to 31, or on its last day if it is shorter. The other units ignore from.
+// NewCalendar returns a calendar of a unit: "minute", "hour", "day", "week", "month" or "year". A
+// month begins on the day from, which is 1 to 31. If a month is shorter, it begins on its last day.
+// The other units ignore from.
 func NewCalendar(unit string, from int, loc *time.Location) *Calendar {
 	c := &Calendar{unit: calendarUnits[unit], loc: loc}
 	if unit == "month" {
@@ -30,16 +33,16 @@ func NewCalendar(unit string, from int, loc *time.Location) *Calendar {
 	return c
 }
 
-// Location is the time zone.
+// Location returns the time zone.
 func (c *Calendar) Location() *time.Location { return c.loc }
 
-// Longest returns the length of the longest period, in microseconds, or 0 if there is no such unit.
-// It leaves out changes of the clock: a day, week, month or year in which the clock is set back is
-// longer.
+// Longest returns the length of the longest period, in microseconds. It does not count changes of
+// the clock: a day, week, month or year in which the clock is set back is longer. If the calendar
+// was made with an unknown unit, Longest returns 0.
 func (c *Calendar) Longest() int64 { return int64(c.unit.longest / time.Microsecond) }
 
-// Period returns the start and the end of the period of an instant. The end is the start of the
-// next period. All are in microseconds since 1970.
+// Period returns the start and the end of the period in which an instant lies. The end is the start
+// of the next period. The instants are in microseconds since 1970.
 func (c *Calendar) Period(unix int64) (start, end int64) {
 	if p := c.last.Load(); p != nil && p.start <= unix && unix < p.end {
 		return p.start, p.end
@@ -59,8 +62,9 @@ func (c *Calendar) compute(unix int64) (start, end int64) {
 	return start * 1e6, end * 1e6
 }
 
-// A calendarUnit of a day or longer has the function date: it returns the first date of the n-th
-// period after the period of a day.
+// A calendarUnit is a unit of a calendar. longest is the length of its longest period. For a unit
+// of a day or longer, date returns the first date of a period: of the period in which day lies if n
+// is 0, and of the n-th period after that otherwise. For minutes and hours date is nil.
 type calendarUnit struct {
 	longest time.Duration
 	date    func(day time.Time, n int) time.Time
@@ -78,7 +82,7 @@ var calendarUnits = map[string]calendarUnit{
 	"year":  {366 * 24 * time.Hour, func(d time.Time, n int) time.Time { return utc(d.Year()+n, time.January, 1) }},
 }
 
-// monthFrom returns the date of a month that begins on that day.
+// monthFrom returns the function date of months that begin on the day from.
 func monthFrom(from int) func(day time.Time, n int) time.Time {
 	begin := func(year int, month time.Month) time.Time {
 		return utc(year, month, min(from, utc(year, month+1, 0).Day()))
@@ -96,18 +100,19 @@ func utc(year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// dates is Period for a unit with a date, in seconds. A local time is written as the same time in UTC.
+// dates is Period for a unit with a function date, in seconds. It computes with local times as if
+// they were in UTC.
 func (c *Calendar) dates(t int64) (start, end int64) {
 	offset, _, _ := c.segment(t)
 	local := time.Unix(t+offset, 0).UTC()
 	first, next := c.unit.date(local, 0), c.unit.date(local, 1)
 	for end = c.reaches(next.Unix()); end <= t; end = c.reaches(next.Unix()) {
-		first, next = next, c.unit.date(next, 1) // the clock was set back after this period had begun
+		first, next = next, c.unit.date(next, 1) // the clock was set back after the next period had begun
 	}
 	return c.reaches(first.Unix()), end
 }
 
-// reaches returns the first instant at which the local time is not before local.
+// reaches returns the first instant at which the local time is local or later.
 func (c *Calendar) reaches(local int64) int64 {
 	const most = 26 * 3600 // no offset is larger
 	t := local - most
@@ -120,12 +125,12 @@ func (c *Calendar) reaches(local int64) int64 {
 	}
 }
 
-// clock is Period for a unit of the local clock, of so many seconds.
+// clock is Period for minutes and hours, in seconds. length is the length of the unit.
 func (c *Calendar) clock(t, length int64) (start, end int64) {
 	offset, from, to := c.segment(t)
 	start = t - ((t+offset)%length+length)%length
 	end = start + length
-	for from > start && c.offset(from-1) == offset { // only the zone's name changes there
+	for from > start && c.offset(from-1) == offset { // at this change the offset stays, and only the zone's name changes
 		_, from, _ = c.segment(from - 1)
 	}
 	for to < end && c.offset(to) == offset {
@@ -134,8 +139,8 @@ func (c *Calendar) clock(t, length int64) (start, end int64) {
 	return max(start, from), min(end, to)
 }
 
-// segment returns the zone's offset at an instant, in seconds east of UTC, and the start and end of
-// the time in which that offset holds.
+// segment returns the zone's offset at the instant t, in seconds east of UTC, and the start and the
+// end of the time in which the zone has that offset.
 func (c *Calendar) segment(t int64) (offset, start, end int64) {
 	const ever = 1 << 60
 	at := time.Unix(t, 0).In(c.loc)
@@ -148,7 +153,7 @@ func (c *Calendar) segment(t int64) (offset, start, end int64) {
 	if !to.IsZero() {
 		end = to.Unix()
 	}
-	if end <= t { // beyond a zone's table of changes Go ends a leap year a day early
+	if end <= t { // after the last change in a zone's table, Go ends a leap year a day early
 		end = utc(time.Unix(t, 0).UTC().Year()+1, time.January, 1).Unix()
 	}
 	return int64(seconds), start, end
@@ -159,8 +164,8 @@ func (c *Calendar) offset(t int64) int64 {
 	return offset
 }
 
-// Starts returns the starts of four periods, in microseconds since 1970: the period before that of
-// the instant, that period, and the two after it.
+// Starts returns the starts of four periods, in microseconds since 1970: of the previous period, of
+// the period in which the instant lies, and of the next two.
 func (c *Calendar) Starts(unix int64) [4]int64 {
 	start, end := c.Period(unix)
 	before, _ := c.compute(start - 1)

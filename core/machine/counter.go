@@ -1,13 +1,14 @@
 package machine
 
-// counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. A state's N is the
-// number of units admitted in the window. The window ends when the state expires. A calendar window
-// ends linger before its state expires. An ElasticWindow records refusals.
+// counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. State.N is the number of
+// units that were admitted in the window. The window ends when the state expires, except that the
+// state of a calendar window expires linger after the window's end. An ElasticWindow records
+// refusals.
 type counter struct{ plain }
 
 func (r *Rule) elastic() bool { return r.Kind == KindElasticWindow }
 
-// linger is for how long a counter is kept after its window.
+// linger returns how long a counter is kept after the end of its window.
 func (r *Rule) linger() int64 {
 	if r.Calendar != nil {
 		return linger
@@ -15,7 +16,7 @@ func (r *Rule) linger() int64 {
 	return 0
 }
 
-// count is how many units count at an instant.
+// count returns the number of units that count at an instant.
 func (s State) count(now int64) int64 {
 	if s.Expires <= now {
 		return 0
@@ -29,36 +30,37 @@ func (*counter) load(r *Rule, d *decoder) State {
 	return State{Expires: end + r.linger(), N: count}
 }
 
-// check brings the counter to now. If another limiter on the same state has a higher max, the count
-// may be above this limiter's max. It is not cut, because that would lower the count for the other
-// limiter too.
+// check brings the counter to now. The count may be above this limiter's max, if another limiter
+// with a higher max shares the state. check does not lower the count, because the other limiter
+// would then admit too much.
 func (*counter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	was := s.Expires
 	if r.Calendar != nil {
 		s = r.align(s, now)
-	} else { // the clock may have stepped back
+	} else { // if the clock stepped back, the window ends a period from now at the latest
 		s.Expires = min(was, now+r.Period)
 	}
 	return s, a.Mode.forced() || cost <= r.Max-s.count(now), s.Expires != was
 }
 
 // linger is how long the state of a calendar window is kept after the window's end. So if the time
-// of day steps back over a boundary by at most this time, neither period gets its quota twice.
+// of day steps back over a boundary by at most this time, no period gets its quota twice.
 const linger = int64(1e6)
 
-// align is check for a calendar window. A count belongs to the period whose end is nearest to the
-// end of the count. The two ends may differ: the monotonic clock and the time of day differ by
-// microseconds each time, and two processes may have different time zone data. Each count lasts at
-// least until its own end, so the period that begins last never admits more than the quota.
+// align is check for a calendar window. It finds the period to which a count belongs: the one whose
+// end is nearest to the count's end. These ends may differ, because the difference between the
+// monotonic clock and the time of day varies by microseconds, and because two processes may have
+// different time zone data. Each count lasts at least until its own end, so the period that begins
+// last never admits more than the quota.
 func (r *Rule) align(s State, unix int64) State {
 	start, end := r.Calendar.Period(unix)
-	last := s.Expires - linger // the count's end
-	ofLast := 2*last <= start+end
+	last := s.Expires - linger    // the count's end
+	ofLast := 2*last <= start+end // the count belongs to the previous period
 	switch {
 	case s.Expires <= unix, ofLast && last <= unix:
-		return State{Expires: min(0, unix)} // before 1970 an Expires of 0 is in the future
-	case ofLast: // it counts until its end
-	case last < end: // a refusal tells it too, or a process with the earlier end would begin anew
+		return State{Expires: min(0, unix)} // an empty state; before 1970 an Expires of 0 would be in the future
+	case ofLast: // the count lasts until its own end
+	case last < end: // also for a refusal; otherwise a process with the earlier end would start a new count
 		s.Expires = end + linger
 	case 2*(last-end) > end-start && end-unix > linger: // the clock stepped back
 		s.Expires = end + linger
@@ -116,7 +118,7 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 	switch {
 	case r.elastic():
 		if now >= t.At+r.Period {
-			return s, false // the charge may belong to an earlier window
+			return s, false // the charge may have been in an earlier window
 		}
 	case r.Calendar != nil:
 		if last < end-linger || last > end+linger {
@@ -132,7 +134,8 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 	return s, true
 }
 
-// Opened reports whether a refund of units would give back a whole charge that opened a window.
+// Opened reports whether a refund of so many units gives back a whole charge that has opened a
+// window.
 func (t Taken) Opened(units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
 func (*counter) save(r *Rule, b []byte, s State) []byte {

@@ -1,26 +1,28 @@
 package machine
 
-// The queue of instants of trail.go. In Redis the queues are in log.lua and ring.lua, whose
-// functions have other names: trail.lua lists them. fromNewest there is at here, and live is dead.
-// push and drop are a part of save.
+// The queue of instants that trail.go uses. In Redis the queue is in log.lua or ring.lua. Their
+// functions have other names: fromNewest is at here, and live is dead. push and drop are parts of
+// save.
 
 import "slices"
 
-// A queue holds up to maxInline entries itself. A longer queue has a block, which is compacted when
-// it is full. A queue of more than oneBlock entries has several blocks of chunk entries, so that no
-// charge copies all of a long queue.
+// Sizes of a queue. A queue of up to maxInline entries needs no block. A longer queue has one
+// block, which is compacted or replaced by a larger one when it is full. From oneBlock entries on,
+// a queue has several blocks of chunk entries each, so that no charge copies all entries of a long
+// queue.
 const (
 	maxInline = 5
 	chunk     = 128
-	oneBlock  = 3900 // such a block just fits the allocator's largest class, 32 KiB
+	oneBlock  = 3900 // a block of so many entries just fits the allocator's largest size class, 32 KiB
 )
 
 // queue is the state of a SlidingWindow or MovingWindow: the instants of the last actions, oldest
-// first. A copy shares the blocks of the original. A full queue takes 8 to 9 bytes for each
-// instant. A queue that grows takes at most 17 bytes, from 640 instants on at most 13, and from
-// 4,000 instants on at most 9.
+// first. A copy of a queue shares the blocks of the original.
+//
+// A full queue takes 8 to 9 bytes per entry. A growing queue takes at most 17 bytes per entry. With
+// 640 entries or more it takes at most 13 bytes, and with 4,000 entries or more at most 9.
 type queue struct {
-	back   int64 // subtracted from every entry: how far the clock has stepped back since
+	back   int64 // subtracted from every entry; grows when the clock steps back
 	n      int32
 	head   int32            // the index of the oldest entry in the first block
 	blocks *[][]int64       // the entries, if not nil
@@ -29,7 +31,7 @@ type queue struct {
 
 func (*queue) form() Form { return FormTrail }
 
-// len is how many entries are kept, including those older than the period.
+// len returns the number of entries, including those that have left the window.
 func (q *queue) len() int { return int(q.n) }
 
 // at returns the i-th entry, in microseconds on the store's clock. The oldest entry has the index
@@ -43,7 +45,7 @@ func (q *queue) newest() int64 {
 	return q.at(int(q.n) - 1)
 }
 
-// push adds an entry. most is how many entries the queue will usually have at most.
+// push adds an entry. most is the number of entries that the queue usually has at most.
 func (q *queue) push(at int64, most int) {
 	at += q.back
 	switch {
@@ -61,25 +63,26 @@ func (q *queue) push(at int64, most int) {
 	q.n++
 }
 
-// larger returns a copy of a block of fewer than oneBlock entries with room for more.
+// larger returns a copy of a block that has fewer than oneBlock entries. The copy has room for
+// more.
 func (q *queue) larger(entries []int64, most int) []int64 {
 	size := len(entries) * 2
-	if len(entries) > 500 { // half as much more, to save memory at no measurable cost
+	if len(entries) > 500 { // growing by half saves memory at no measurable cost
 		size = min(len(entries)*3/2, oneBlock)
 	}
 	if most < size {
-		size = max(most, len(entries)) // a limiter with a higher max may have written them
+		size = max(most, len(entries)) // a limiter with a higher max may have written more entries
 		size += size/64 + 1
 	}
 	return append(slices.Grow([]int64(nil), size), entries...)
 }
 
-// extend makes room in the last block, or adds one.
+// extend makes room in the last block, or adds a block. It returns the last block.
 func (q *queue) extend(most int) *[]int64 {
 	blocks := *q.blocks
 	if len(blocks) == 1 && q.n < oneBlock {
 		block, head := &blocks[0], int(q.head)
-		if head > 0 && head*66 >= len(*block) { // enough to compact it
+		if head > 0 && head*66 >= len(*block) { // enough entries were dropped to compact the block
 			*block = (*block)[:copy(*block, (*block)[head:])]
 		} else {
 			*block = q.larger((*block)[head:], most)
@@ -97,7 +100,7 @@ func (q *queue) extend(most int) *[]int64 {
 	return &blocks[len(blocks)-1]
 }
 
-// split turns one block into chunks.
+// split divides a single block into blocks of chunk entries.
 func (q *queue) split() (blocks [][]int64) {
 	for part := range slices.Chunk((*q.blocks)[0][q.head:], chunk) {
 		blocks = append(blocks, append(make([]int64, 0, chunk), part...))
@@ -128,7 +131,7 @@ func (q *queue) drop(k int) {
 }
 
 // dead returns the number of entries that are not later than the instant at. Usually these are few
-// or all, so the search starts at the oldest and doubles its step.
+// or all entries, so the search starts at the oldest entry and doubles its step.
 func (q *queue) dead(at int64) int {
 	n := int(q.n)
 	if n == 0 || q.at(0) > at {
@@ -149,7 +152,7 @@ func (q *queue) dead(at int64) int {
 	return high
 }
 
-// remove removes the entries from from to just before to.
+// remove removes the entries from index from up to, but not including, index to.
 func (q *queue) remove(from, to int) {
 	for i := to; i < int(q.n); i++ {
 		*q.place(i - (to - from)) = *q.place(i)
@@ -159,7 +162,7 @@ func (q *queue) remove(from, to int) {
 	}
 }
 
-// place is where the i-th entry is kept.
+// place returns a pointer to the memory of the i-th entry.
 func (q *queue) place(i int) *int64 {
 	if q.blocks == nil {
 		return &q.inline[i]

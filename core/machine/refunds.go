@@ -2,31 +2,36 @@ package machine
 
 import "slices"
 
-// refunds is what a meter remembers of refunds, so that it gives no time back twice: [Rule.Amend]
-// has the rule. It is replaced, never changed.
+// refunds has the last refunds of a meter, so that no time is given back twice. [Rule.Amend] has
+// the rule. A refunds is immutable: add returns a new one.
 //
-// For example, a funnel drains a unit a second. At 0 s the action A takes 5 units, so the TAT is 5
-// s. Then B takes 3 units: the TAT is 8 s. The refund of A makes it 3 s, which is remembered. At 4
-// s this debt has drained, and C takes 5 units. The refund of B then gives nothing back, because
-// B's debt ended at 3 s, and not at the 8 s that B's charge recorded.
+// For example, a funnel drains one unit per second:
+//
+//   - At 0 s, action A takes 5 units. The TAT, when the funnel is empty, is 5 s.
+//   - Then action B takes 3 units. The TAT is 8 s.
+//   - The refund of A moves the TAT to 3 s. This refund is remembered.
+//   - At 4 s the funnel is empty, and action C takes 5 units.
+//   - The refund of B gives nothing back, because B's debt ended at 3 s, and not at the 8 s that
+//     B's charge recorded.
 type refunds struct {
-	// Until is the instant at which all refunds are forgotten: when everything charged before the
-	// last refund has drained, and not before a refund in a new, empty list would get a higher
-	// number.
+	// All refunds are forgotten at Until. This is when everything that was charged before the last
+	// refund has drained. It is late enough that a refund in a new list gets a higher number than
+	// all refunds before.
 	Until int64
 
-	After []refund // oldest first, each TAT later than the one before
+	After []refund // the oldest first; each has a later TAT than the one before
 }
 
-// A refund is the debt of a meter just after a refund.
+// A refund is the TAT of a meter just after a refund.
 type refund struct {
-	Number int64 // a later refund has a higher one
+	Number int64 // a later refund has a higher number
 	TAT    Span
 }
 
-// maxRefunds is how many refunds a meter remembers.
+// maxRefunds is the number of refunds that a meter remembers.
 const maxRefunds = 8
 
+// last returns the number of the last refund, or 0 if there is none.
 func (f *refunds) last() int64 {
 	if f == nil {
 		return 0
@@ -34,14 +39,14 @@ func (f *refunds) last() int64 {
 	return f.After[len(f.After)-1].Number
 }
 
-// limit returns the TAT up to which a charge may be given back. after is the TAT just after the
-// charge, and known is the number of the last refund before it.
+// limit returns the TAT up to which a charge can be given back. after is the TAT just after the
+// charge. known is the number of the last refund before the charge.
 func (f *refunds) limit(after Span, known int64) Span {
 	if f == nil {
 		return after
 	}
 	for i := range f.After {
-		if f.After[i].Number > known { // the first such entry has the least TAT
+		if f.After[i].Number > known { // the first refund after the charge has the lowest TAT
 			if after.exceeds(f.After[i].TAT) {
 				return f.After[i].TAT
 			}
@@ -51,16 +56,16 @@ func (f *refunds) limit(after Span, known int64) Span {
 	return after
 }
 
-// A given is the time that a refund gives back. The charge knew of the refunds up to known.
+// A given is what a refund gives back.
 type given struct {
-	time   Span
-	before int64 // the TAT before it, rounded up
-	after  Span  // the TAT after it
-	known  int64
+	time   Span  // the time that is given back
+	before int64 // the TAT before the refund, rounded up
+	after  Span  // the TAT after the refund
+	known  int64 // the number of the last refund before the charge
 }
 
-// add adds a refund at the instant now. For each earlier refund since the charge, the TAT becomes
-// what it would have been without the charge.
+// add returns the list with a refund added at the instant now. It also lowers the TAT of each
+// refund since the charge to what it would have been without the charge.
 func (f *refunds) add(g given, parts, now int64) *refunds {
 	next := &refunds{Until: g.before}
 	if f != nil {
@@ -81,7 +86,8 @@ func (f *refunds) add(g given, parts, now int64) *refunds {
 	return next
 }
 
-// push appends a refund. It replaces earlier ones with no lower TAT, and all earlier ones if its TAT is past.
+// push appends a refund. It removes earlier refunds whose TAT is not lower, or all earlier ones if
+// the new TAT is past.
 func (f *refunds) push(r refund, now int64) {
 	n := len(f.After)
 	for n > 0 && (r.TAT.Whole < now || !r.TAT.exceeds(f.After[n-1].TAT)) {
@@ -90,9 +96,10 @@ func (f *refunds) push(r refund, now int64) {
 	f.After = append(f.After[:n], r)
 }
 
-// merge makes one of the two refunds with the nearest TATs. The result has the number of the later
-// refund and the TAT of the earlier one. For example, 1 s, 2 s and 5 s become 1 s and 5 s. A charge
-// between the first two is then given back up to 1 s instead of 2 s: less, and never more.
+// merge replaces the two refunds with the nearest TATs by one, which has the number of the later
+// refund and the TAT of the earlier one. For example, the TATs 1 s, 2 s and 5 s become 1 s and 5 s.
+// A charge between the first two refunds is then given back up to 1 s instead of 2 s. So a merge
+// can only lower what is given back.
 func (f *refunds) merge() {
 	gap := func(i int) int64 { return f.After[i+1].TAT.Whole - f.After[i].TAT.Whole }
 	nearest := 0

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// slotList is the state of InFlight: the slots that are taken, in the order of At.
+// slotList is the state of InFlight: the slots that are taken, sorted by At.
 type slotList []slot
 
-// A slot is one unit of a charge. At is the instant of the charge, or of the last renewal. ID is
+// A slot is one unit of a charge. At is the instant of the charge or of its last renewal. ID is
 // unique among the slots of a state and never changes. So a release or renewal can be repeated, and
-// never changes the slot of another action. The slots of one charge have consecutive IDs.
+// never affects the slot of another action. The slots of one charge have consecutive IDs.
 type slot struct{ ID, At int64 }
 
 func (*slotList) form() Form { return FormSlots }
 
-// slots are those of a live state, or nil.
+// slots returns the slots of a state that has not expired, or nil.
 func (s State) slots(now int64) slotList {
 	if q, _ := s.Data.(*slotList); q != nil && s.Expires > now {
 		return *q
@@ -24,16 +24,16 @@ func (s State) slots(now int64) slotList {
 	return nil
 }
 
-// slotID returns the first ID for slots that are taken at an instant. Two instants less than six
-// days apart have different IDs. An instant has more IDs than there can be slots. On Redis the IDs
+// slotID returns the first ID for slots that are taken at an instant. Instants less than six days
+// apart have different IDs, and each instant has more IDs than there can be slots. On Redis the IDs
 // are random.
 func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 
-// slots is the machine of InFlight. A slot counts until it is released or its lease, which is the
-// rule's period, has ended.
+// slots is the machine of InFlight. A slot counts until it is released or its lease ends. The lease
+// is the rule's period.
 //
-// check and read are written as in trail.go, and slots.lua has them from trail.lua. Calling them through
-// an interface of the queue would make a charge of a SlidingWindow 12 % slower.
+// check and read are written as in trail.go, and slots.lua takes them from trail.lua. Sharing the
+// Go code through an interface would make a charge of a SlidingWindow 12 % slower.
 type slots struct{ plain }
 
 func (*slots) load(r *Rule, d *decoder) State {
@@ -54,7 +54,8 @@ func (q *slotList) state(r *Rule) State {
 	return State{Expires: q.newest() + r.Period, Data: q}
 }
 
-// newest is the instant of the last one, or long ago.
+// newest returns the instant at which the last slot was taken or renewed, or an instant long ago if
+// there is none.
 func (q slotList) newest() int64 {
 	if len(q) == 0 {
 		return math.MinInt64 / 2
@@ -62,10 +63,10 @@ func (q slotList) newest() int64 {
 	return q[len(q)-1].At
 }
 
-// behind is how far a clock that stepped back is behind the newest slot.
+// behind returns how far now is before the newest slot, because the clock stepped back.
 func (q slotList) behind(now int64) int64 { return max(0, q.newest()-now) }
 
-// free is the instant from which there are slots for cost if none is released.
+// free returns the instant at which cost fits if no slot is released.
 func (q slotList) free(r *Rule, cost int64) int64 {
 	over := int64(len(q)) - (r.Max - cost) - 1
 	if over < 0 {
@@ -74,7 +75,7 @@ func (q slotList) free(r *Rule, cost int64) int64 {
 	return q[over].At + r.Period
 }
 
-// live are the slots that were taken or renewed after an instant.
+// live returns the slots that were taken or renewed after an instant.
 func (q slotList) live(after int64) slotList {
 	n, _ := slices.BinarySearchFunc(q, after+1, func(x slot, at int64) int { return cmp.Compare(x.At, at) })
 	return q[n:]
@@ -85,7 +86,7 @@ func (*slots) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, c
 	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.behind(now) <= now, false
 }
 
-// charge takes slots. A surcharge takes none: its action has ended.
+// charge takes slots. A charge with ModeForce or ModeOwe takes none, because its action has ended.
 func (m *slots) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, first int64, _ State, changed bool) {
 	if cost = r.Takes(cost); a.Mode.forced() || cost == 0 {
 		return m.refuse(r, now, 1, false, s)
@@ -104,14 +105,14 @@ func (m *slots) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, fi
 	return v, first, s, true
 }
 
-// take appends the slots of a charge.
+// take appends cost slots, whose IDs start at first.
 func (q *slotList) take(first, cost, now int64) {
 	for i := range cost {
 		*q = append(*q, slot{ID: first + i, At: now})
 	}
 }
 
-// unused is the first of cost IDs in a row that no slot has. It is from or later.
+// unused returns the first of cost consecutive IDs that no slot has. The IDs are from or higher.
 func (q slotList) unused(from, cost int64) int64 {
 	for moved := true; moved; {
 		moved = false
@@ -133,7 +134,7 @@ func (m *slots) refuse(r *Rule, now, cost int64, _ bool, s State) (v numbers, _ 
 	return v, 0, s, changed
 }
 
-// shift moves the leases back if the clock stepped back, so that none lasts longer than before.
+// shift moves all leases back if the clock stepped back, so that none lasts longer than before.
 func (q slotList) shift(now int64) (moved bool) {
 	behind := q.behind(now)
 	for i := range q {
@@ -155,8 +156,8 @@ func (*slots) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return
 }
 
-// amend releases or renews the slots of a charge, if their lease has not ended. It finds them by
-// their IDs, so a clock that stepped back does not matter.
+// amend releases or renews the slots of a charge, unless their lease has ended. It finds them by
+// their IDs, so it also works after the clock stepped back.
 func (*slots) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.Data.(*slotList)
 	first := t.Reading.Detail
@@ -181,5 +182,5 @@ func (*slots) save(_ *Rule, b []byte, s State) []byte {
 	return b
 }
 
-// predictable is false while slots are taken: each may be released at any moment.
+// predictable is false while slots are taken, because each can be released at any moment.
 func (*slots) predictable(_ *Rule, v Reading, _ bool) bool { return v.Count == 0 }

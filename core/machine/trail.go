@@ -2,13 +2,14 @@ package machine
 
 import "math"
 
-// maxOwed is the most entries that ModeOwe leaves. A string of Redis cannot hold 74 million.
+// maxOwed is the most entries that a charge with ModeOwe leaves in a queue. A Redis string cannot
+// hold 74 million entries.
 const maxOwed = 70_000_000
 
 // trail is the machine of SlidingWindow and MovingWindow. With CountRefused it records refusals.
 //
-// In trail.lua the function free is called wait. In Lua a charge only counts what save then adds to
-// the queue in Redis. In Go shift and record change the queue at once.
+// In trail.lua the function free is called wait. In Lua, charge only counts the entries that save
+// then adds to the queue in Redis. In Go, shift and record change the queue at once.
 type trail struct{}
 
 func (*trail) load(r *Rule, d *decoder) State {
@@ -20,11 +21,11 @@ func (*trail) load(r *Rule, d *decoder) State {
 	return q.state(r)
 }
 
-// state is the state of a queue with entries.
+// state returns the state of a queue that has entries.
 func (q *queue) state(r *Rule) State { return State{Expires: q.newest() + r.Period, Data: q} }
 
-// free returns the instant at which the rule has room for cost. Then so many entries have left the
-// window that cost more fit.
+// free returns the instant at which cost fits: when enough of the oldest entries have left the
+// window.
 func (q *queue) free(r *Rule, cost int64) int64 {
 	over := int64(q.n) - (r.Max - cost) - 1
 	if over < 0 {
@@ -33,16 +34,17 @@ func (q *queue) free(r *Rule, cost int64) int64 {
 	return q.at(int(over)) + r.Period
 }
 
-// queue is that of a live state, or one that takes the memory of an expired state, or nil.
+// queue returns the state's queue, or nil if there is none. live reports whether the state has not
+// expired. The queue of an expired state may be used again, to save memory.
 func (s State) queue(now int64) (q *queue, live bool) {
 	q, _ = s.Data.(*queue)
 	return q, q != nil && s.Expires > now
 }
 
-// behind is how far a clock that stepped back is behind the newest entry.
+// behind returns how far now is before the newest entry, because the clock stepped back.
 func (q *queue) behind(now int64) int64 { return max(0, q.newest()-now) }
 
-// check reads one entry only: the newest one that must have left the window.
+// check reads only one entry: the newest of those that must have left the window before cost fits.
 func (*trail) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	q, live := s.queue(now)
 	return s, a.Mode.forced() || cost <= r.Max && (!live || q.free(r, cost)-q.behind(now) <= now), false
@@ -69,8 +71,9 @@ func (m *trail) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, de
 	return v, 0, s, true
 }
 
-// If record is set, refuse records the refusal, and drops the oldest entries for it. The newest Max entries stay, or
-// more if a limiter with a higher max or ModeOwe wrote them.
+// If record is set, refuse records the refusal, and drops as many of the oldest entries. It keeps
+// the newest r.Max entries. It keeps more if there were more: a limiter with a higher max or
+// ModeOwe may have written them.
 func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, _ State, changed bool) {
 	q, live := s.queue(now)
 	if !live {
@@ -92,13 +95,13 @@ func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v number
 	return v, 0, s, changed
 }
 
-// shift moves the entries back if the clock stepped back, so that no user waits longer than before.
+// shift moves all entries back if the clock stepped back, so that no user waits longer than before.
 func (q *queue) shift(now int64) { q.back += q.behind(now) }
 
-// live is how many entries are later than an instant.
+// live returns the number of entries that are later than an instant.
 func (q *queue) live(after int64) int64 { return int64(q.len() - q.dead(after)) }
 
-// record writes cost entries, and drops those older than the period.
+// record adds cost entries, and drops the entries that have left the window.
 func (q *queue) record(r *Rule, now, cost int64) {
 	q.drop(q.dead(now - r.Period))
 	most := max(int(r.Max), q.len()+int(cost))
@@ -113,7 +116,7 @@ func (*trail) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 		return
 	}
 	newest := q.newest()
-	at := max(now, newest) // the clock may have stepped back
+	at := max(now, newest) // newest is later if the clock stepped back
 	v.Count, v.Rest.Whole = q.live(at-r.Period), newest+r.Period-at
 	if cost <= r.Max {
 		v.Wait = q.free(r, cost) - at
@@ -121,13 +124,13 @@ func (*trail) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return
 }
 
-// maxSince bounds how many later entries move when one is removed.
+// maxSince bounds the number of later entries that a refund moves.
 const maxSince = 1 << 16
 
 func (*trail) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.queue(now)
 	if r.RecordsRefusals() && q.live(now-r.Period) >= r.Max {
-		return s, false // older entries that still count may have been dropped for newer ones
+		return s, false // refusals may have dropped older entries that still count
 	}
 	to := q.dead(t.At)
 	from := max(q.dead(t.At-1), to-int(a.Units))
@@ -146,8 +149,9 @@ func (*trail) save(_ *Rule, b []byte, s State) []byte {
 	return appendInstants(b, q.len(), q.at)
 }
 
-// predictable is false if the Count matters: it falls at instants that the reading does not tell.
+// predictable is false if the Count matters, because the reading does not say when the Count falls.
 func (*trail) predictable(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }
 
-// prepay lengthens the window: the actions of a period were charged within the period and that long before it.
+// prepay lengthens the window by d: the actions of a period were charged in the period or up to d
+// before it.
 func (*trail) prepay(r *Rule, d int64) { r.Period += d }
