@@ -1,11 +1,10 @@
 package machine
 
-// The kinds of limits, and what the machine of each computes.
+// The kinds of limits, and the interface of the machines that compute them.
 
 import "iter"
 
-// A Kind is a kind of limit. The states of one kind are never read by a rule of a kind with another
-// [Form].
+// A Kind is a kind of limit. A rule never reads the state of a kind with another [Form].
 type Kind uint8
 
 // The kinds of limits.
@@ -18,7 +17,7 @@ const (
 	KindTokenBucket
 	KindFunnel
 	KindCalendarWindow
-	KindBan // a ban policy, which is decided as a limit is
+	KindBan // a ban policy, which a store decides like a limit
 	KindInFlight
 )
 
@@ -36,7 +35,7 @@ var kinds = [...]kind{
 	KindInFlight:       {word: "inflight", constructor: "InFlight", most: 10_000, form: FormSlots},
 }
 
-// Kinds are all kinds.
+// Kinds returns all kinds.
 func Kinds() iter.Seq[Kind] {
 	return func(yield func(Kind) bool) {
 		for k := Kind(1); int(k) < len(kinds) && yield(k); k++ {
@@ -45,32 +44,31 @@ func Kinds() iter.Seq[Kind] {
 }
 
 type kind struct {
-	word        string // in keys, headers and logs, and on Redis
-	constructor string // in package core, and in a limit's text
+	word        string // the name in keys, headers and logs, and on Redis
+	constructor string // the name of the function in package core, and in a limit's text
 	most        int    // the highest quota
 	form        Form
-	records     bool // a window that records what it refuses
-	prepaid     bool // a process may charge units before their actions: see Rule.WithPrepay
+	records     bool // a refusal changes the state
+	prepaid     bool // units may be charged before their actions: see Rule.WithPrepay
 }
 
-// A Form is the way in which a kind uses a [State]. All kinds of one form have one machine.
+// A Form says how a kind uses the fields of a [State]. All kinds of one form share one machine.
 type Form uint8
 
-// The forms. They are also the second byte of a binary state, so their numbers stay.
+// The forms. A form is also the second byte of a binary state, so its number must not change.
 const (
-	FormMeter   Form = iota + 1 // Expires is when the debt ends and N its fraction, or Data is a *debt
-	FormCounter                 // Expires is the window's end, and N the count
+	FormMeter   Form = iota + 1 // Expires is the instant at which the debt ends, and N is its fraction; or Data is a *debt
+	FormCounter                 // Expires is the end of the window, and N is the count
 	FormTrail                   // Data is a *queue
-	FormBans                    // a *banRecord
-	FormSlots                   // a *slotList
+	FormBans                    // Data is a *banRecord
+	FormSlots                   // Data is a *slotList
 )
 
-// forms lists for each form its machine and its name, which is also the name of the machine's files
-// in Go and Lua.
+// forms has the machine of each form. name is the name of the machine's files in Go and in Lua.
 var forms = [...]struct {
 	name    string
 	machine machine
-	units   bool // a charge writes each of its units
+	units   bool // a charge writes each of its units separately
 }{
 	FormMeter:   {"meter", &meter{}, false},
 	FormCounter: {"counter", &counter{}, false},
@@ -82,7 +80,7 @@ var forms = [...]struct {
 // String returns the name of the form's machine.
 func (f Form) String() string { return forms[f].name }
 
-// String returns the word for the kind in keys, headers and logs.
+// String returns the kind's name in keys, headers and logs.
 func (k Kind) String() string {
 	if int(k) < len(kinds) && k > 0 {
 		return kinds[k].word
@@ -100,53 +98,60 @@ func (k Kind) Most() int { return kinds[k].most }
 // [Rule.WithPrepay].
 func (k Kind) Prepaid() bool { return int(k) < len(kinds) && kinds[k].prepaid }
 
-// Form says which part of a [State] the kind uses.
+// Form says how the kind uses the fields of a [State].
 func (k Kind) Form() Form { return kinds[k].form }
 
-// A machine is the arithmetic of the kinds with one form. Its first seven functions have their
-// counterparts in its Lua file, in the same sequence. They take and return states by value, so that
-// no state moves to the heap. After a Peek a store drops the state, so only charge, refuse and
-// amend change what Data points to. These three and check report whether the state has changed.
+// A machine is the arithmetic of all kinds with one form. Its methods up to save have counterparts
+// of the same names in its Lua file, in the same order. They take and return a state by value, so
+// that the state does not move to the heap.
+//
+// After a Peek, a store drops the entry. So load, check and read must not change what State.Data
+// points to. Only charge, refuse and amend may. The result changed says whether the state must be
+// written.
 type machine interface {
-	// load reads what save has written.
+	// load reads a state that save has written.
 	load(r *Rule, d *decoder) State
 
-	// check brings a state to now, and reports whether the rule has room.
+	// check brings a state to now. fits reports whether the rule has room for the cost.
 	check(r *Rule, now, cost int64, a *Ask, s State) (checked State, fits, changed bool)
 
-	// charge charges a checked state that has room. It returns the reading too, for one more unit.
+	// charge charges the cost to a checked state that has room. It returns the reading after the
+	// charge, with Wait for one more unit.
 	charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, charged State, changed bool)
 
-	// refuse does not charge a checked state, and returns its reading. If record is set, it records
-	// the refusal, or starts a bucket with Initial.
+	// refuse returns the reading of a checked state that is not charged. If record is set, it
+	// records the refusal, or starts a bucket with Initial.
 	refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, refused State, changed bool)
 
-	// read returns the reading of a checked state. Its Wait is that of the cost.
+	// read returns the reading of a checked state, with Wait for the cost.
 	read(r *Rule, now, cost int64, s State) (v numbers, detail int64)
 
-	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
+	// amend changes what a charge has taken. If nothing of the state is left, it returns the zero
+	// State.
 	amend(r *Rule, now int64, t Taken, a Amendment, s State) (amended State, changed bool)
 
-	// save appends the state in binary form.
+	// save appends the state to b in binary form.
 	save(r *Rule, b []byte, s State) []byte
 
+	// predictable is [Rule.Predictable].
 	predictable(r *Rule, v Reading, count bool) bool
 
-	// prepay tightens a rule whose units are charged up to so long before their actions.
+	// prepay makes a rule stricter, so that it holds for actions whose units are charged up to d
+	// before them.
 	prepay(r *Rule, d int64)
 }
 
-// numbers are most fields of a [Reading]. They are a separate struct of four words, because the
-// compiler keeps no larger struct in registers. Results have the state after the numbers, and
-// arguments have it last, so that it stays in the same registers.
+// numbers has most fields of a [Reading]. It has only four words, because the compiler keeps no
+// larger struct in registers. A state is always the last argument, and comes after the numbers in
+// results, so that it stays in the same registers.
 type numbers struct {
 	Count int64
 	Rest  Span
 	Wait  int64
 }
 
-// plain has two methods that are the same for most machines: a reading determines all later
-// readings of the state, and units that are charged before their actions need no stricter rule.
+// plain has the methods that most machines share: each reading is predictable, and units that are
+// charged before their actions need no stricter rule.
 type plain struct{}
 
 func (plain) predictable(*Rule, Reading, bool) bool { return true }

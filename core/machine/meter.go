@@ -2,34 +2,34 @@ package machine
 
 import "cmp"
 
-// meter is the machine of buckets and funnels. A state is the instant at which the debt ends: then
-// the funnel is empty, or the bucket is full. A charge moves this instant into the future. Nothing
-// moves as time passes. This is the virtual scheduling form of the generic cell rate algorithm
-// ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
+// meter is the machine of buckets and funnels. Its state is the instant at which the debt ends:
+// when the funnel will be empty or the bucket full. A charge moves this instant into the future. As
+// time passes, the state does not change. This is the generic cell rate algorithm in its virtual
+// scheduling form ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
-// The state expires at the TAT, rounded up. N is the fraction of the TAT. If Data is a
-// debt, the state may expire later: when a bucket with Initial is forgotten, or when no refund
-// matters any more.
+// State.Expires is the TAT, rounded up, and State.N its fraction. If State.Data is a debt, Expires
+// may be later: when a bucket with Initial is forgotten, or when no remembered refund matters any
+// more.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type meter struct{}
 
-// debt is the Data of few meters: those with Initial, and those after a refund or with a debt above the quota.
-// It has four words, so that it is passed in registers.
+// debt is the Data of some meters: of a bucket with Initial, of a meter after a refund, and of a
+// meter whose debt is above the quota. It has only four words, so that it is passed in registers.
 type debt struct {
 	At Span // the TAT
 
-	// Turns, if not 0, is the instant of the last charge that left a debt above the quota, if that
-	// charge reserved a turn for a waiting caller. If the charge was made with ModeOwe, Turns is
-	// the negated instant, because no turn was reserved.
+	// Turns is the instant of the last charge, if that charge left a debt above the quota, and
+	// otherwise 0. It is negated if no turn is reserved for a waiting caller, because the debt
+	// comes from ModeOwe.
 	Turns int64
 
-	Refunds *refunds // those that still matter
+	Refunds *refunds // the refunds that still matter
 }
 
 func (*debt) form() Form { return FormMeter }
 
-// debt is what a state has at an instant.
+// debt returns the debt of a state at an instant.
 func (r *Rule) debt(s State, now int64) debt {
 	if m, _ := s.Data.(*debt); m != nil && s.Expires > now {
 		return *m
@@ -38,7 +38,7 @@ func (r *Rule) debt(s State, now int64) debt {
 	return debt{At: Span{now + left.Whole, left.Part}}
 }
 
-// left is what a state owes at an instant.
+// left returns the time until the debt of a state ends.
 func (r *Rule) left(s State, now int64) Span {
 	switch m, _ := s.Data.(*debt); {
 	case s.Expires <= now:
@@ -57,7 +57,7 @@ func (d debt) left(now int64) Span {
 }
 
 // state returns the state of a debt. forget is the instant at which a bucket with Initial is
-// forgotten. If the state needs more than a TAT, it is written to m, or to new memory if m is nil.
+// forgotten. If the state needs Data, state writes the debt to m, or to new memory if m is nil.
 func (d debt) state(r *Rule, forget int64, m *debt) State {
 	s := State{Expires: d.At.Ceil(), N: uint32(d.At.Part)}
 	if r.ForgetAfter == 0 && d.Turns == 0 && d.Refunds == nil {
@@ -93,19 +93,19 @@ func (*meter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, c
 		s, changed = r.correct(s, now)
 		left = r.left(s, now)
 	}
-	if !r.Shadow { // nobody waits for a shadow
+	if !r.Shadow { // nobody waits for a shadow rule
 		bound.Whole += a.Ahead
 	}
 	return s, a.Mode.forced() || cost <= r.Max && !left.add(r.Time(cost), r.Parts).exceeds(bound), changed
 }
 
-// correct returns the state as it counts at now. It differs from s if the clock stepped back, or if
-// another limiter with a longer ForgetAfter wrote s.
+// correct returns the state as it counts at now. It changes the state if the clock stepped back, or
+// if another limiter with a longer ForgetAfter wrote it.
 func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 	d, forget := r.debt(s, now), min(s.Expires, now+r.ForgetAfter)
 	left, back := d.left(now), max(d.Turns, -d.Turns)-now
 	switch {
-	case back > 0: // turns that are reserved move back with the clock
+	case back > 0: // reserved turns move back with the clock
 		d.At.Whole -= back
 		d.Turns, d.Refunds = int64(cmp.Compare(d.Turns, 0))*now, nil
 		forget, left = s.Expires-back, d.left(now)
@@ -118,10 +118,11 @@ func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 	return d.state(r, forget, nil), true
 }
 
-// mostDebt is what the Lua function read can reply.
+// mostDebt is the highest debt that the Lua function read can reply.
 const mostDebt = 1<<52 - 1
 
-// forced is the debt after a forced charge, which charges what there is room for.
+// forced returns the debt after a forced charge, which charges only what fits. next is the debt if
+// all of the cost is charged, and owed is the debt before.
 func (r *Rule) forced(next, owed Span, mode Mode) Span {
 	most := r.Time(r.most(mode))
 	if most.Whole > mostDebt {
@@ -150,7 +151,8 @@ func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refu
 	return numbers{Rest: next, Wait: next.sub(r.oneMore, r.Parts).Ceil()}, refund, s, true
 }
 
-// chargeMore is charge for a state that has a debt in Data, or gets one. It returns the number of the last refund.
+// chargeMore is charge for a state that has a debt in Data or needs one. It returns the number of
+// the last refund.
 func (r *Rule) chargeMore(s State, left, next Span, now int64, mode Mode) (_ State, refund int64) {
 	d, forget := r.debt(s, now), now+r.ForgetAfter
 	reserved := !mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
@@ -168,7 +170,7 @@ func (r *Rule) chargeMore(s State, left, next Span, now int64, mode Mode) (_ Sta
 	return d.state(r, forget, m), d.Refunds.last()
 }
 
-// refuse starts a bucket with Initial that has not been used before.
+// refuse starts a bucket with Initial that has not been used.
 func (m *meter) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, _ int64, _ State, changed bool) {
 	if changed = record && s.Expires <= now; changed {
 		s = r.debt(s, now).state(r, now+r.ForgetAfter, nil)
@@ -182,13 +184,13 @@ func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return numbers{Rest: left, Wait: r.Delay(left, r.Time(cost))}, 0
 }
 
-// amend takes the units' time from the debt, as [Rule.Amend] says. While turns are reserved, only
-// the last turn can be given back. Otherwise a later turn would come too early.
+// amend lowers the debt, as [Rule.Amend] describes. While turns are reserved, it refunds only the
+// last one. Refunding another one would let a later turn come too early.
 func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	d := r.debt(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
 	left := d.Refunds.limit(after, t.Reading.Detail)
-	if left.exceeds(d.At) { // the debt was cut when the clock stepped back
+	if left.exceeds(d.At) { // the debt was lowered when the clock stepped back
 		left = d.At
 	}
 	left.Whole -= now
@@ -215,19 +217,20 @@ func (*meter) save(r *Rule, b []byte, s State) []byte {
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }
 
-// Delay returns the time, in microseconds, after which a cost fits into a meter in which owed is
-// owed. time is the time that the cost takes. If the cost fits now, Delay is not positive.
+// Delay returns the time, in microseconds, after which a cost fits into a meter with the debt owed.
+// time is the time in which the cost drains. If the cost fits now, Delay is 0 or less.
 func (r *Rule) Delay(owed, time Span) int64 {
 	return owed.add(time, r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
-// predictable is false for a bucket with Initial that may not have been used: it does not fill.
+// predictable is false for a bucket with Initial that may not have been used, because an unused
+// bucket does not fill.
 func (*meter) predictable(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }
 
-// prepay lowers the quota by the units that the rate gives in d, rounded up: the actions of an interval of length x
-// may have been charged within x+d.
+// prepay lowers the quota by the units that drain in d, rounded up. The actions in an interval of
+// length x may have been charged within x+d.
 func (*meter) prepay(r *Rule, d int64) {
 	gain := r.units(Span{Whole: d}, Span{})
 	if (Span{Whole: d}).exceeds(r.Time(gain)) {

@@ -5,55 +5,56 @@ import (
 	"math/bits"
 )
 
-// A Rule is a limit compiled to integers; see [NewWindow], [NewMeter] and [NewBan]. Times
-// are microseconds. Package core validates the numbers; a Rule does not.
+// A Rule is a limit in integers: see [NewWindow], [NewMeter] and [NewBan]. All times are in
+// microseconds. Package core validates the numbers, and a Rule does not.
 type Rule struct {
 	Kind    Kind
-	machine machine // the kind's
-	records bool    // it records refusals
-	Max     int64   // the quota: units for a window, capacity for a meter, refusals for a ban
+	machine machine // the machine of the kind
+	records bool    // a refusal changes the state
+	Max     int64   // the quota: a window's units, a meter's capacity, or the refusals before a ban
 
-	// These are set by package core. Hash is that of the limit's identity. It differs from process to
-	// process, and two limits may have the same. A key outside of the process uses core.Limit.Identity.
+	// Package core sets these fields. Hash is a hash of the limit's identity. It is different in
+	// each process, and two limits may have the same hash. For a key outside of the process use
+	// core.Limit.Identity.
 	Hash     uint64
-	PerUser  bool  // it counts all of a user's actions together
-	Shadow   bool  // it never refuses
-	Failures bool  // it charges only a forced ask, for an action that has failed: core.OnlyFailures
-	Held     int64 // slots that the action has already: see [Rule.Takes]
+	PerUser  bool  // the limit counts all of a user's actions together
+	Shadow   bool  // the limit never refuses
+	Failures bool  // only ModeForce and ModeOwe are charged, after an action has failed: core.OnlyFailures
+	Held     int64 // slots that the action has taken before: see [Rule.Takes]
 
 	Prepay int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
 
-	// Windows, and InFlight, where Period is the lease of a slot.
-	Period   int64     // of a calendar window the longest one
-	Calendar *Calendar // nil but for a calendar window
+	// For windows and InFlight. The Period of InFlight is the lease of a slot.
+	Period   int64     // for a calendar window, the longest period
+	Calendar *Calendar // nil for all other windows
 
-	// Meters: buckets and funnels.
-	Emission    Span   // the emission interval: the time of one unit
-	Burst       Span   // the time of the full quota: the most debt that a meter may have
-	Start       Span   // the debt of a bucket with Initial that has no state
-	Parts       int64  // the denominator of all spans; 0 if the rule is not a meter's
-	ForgetAfter int64  // how long a bucket with Initial is kept after its last action; else 0
-	oneMore     Span   // the most debt at which one more unit fits: Burst less Emission
+	// For meters, which are buckets and funnels.
+	Emission    Span   // the emission interval: the time in which one unit drains
+	Burst       Span   // the time in which the full quota drains
+	Start       Span   // the debt of a bucket with Initial that has not been used
+	Parts       int64  // the denominator of all spans; 0 if the rule is not a meter
+	ForgetAfter int64  // how long a bucket with Initial is kept after its last action; 0 for other meters
+	oneMore     Span   // Burst less Emission: the highest debt at which one more unit fits
 	pace        int64  // Emission is pace/Parts microseconds
 	inverse     uint64 // (2^64-1)/pace, rounded down
 
-	Ban *BanRule // nil but for a ban policy
+	Ban *BanRule // nil unless the rule is a ban policy
 }
 
-// NewWindow makes the rule of a window of at most max units a period.
+// NewWindow returns the rule of a window of at most max units per period.
 func NewWindow(kind Kind, max, period int64) Rule {
 	return Rule{Kind: kind, machine: forms[kind.Form()].machine, records: kinds[kind].records, Max: max, Period: period}
 }
 
-// NewCalendarWindow makes the rule of a window of at most max units in each period of a calendar.
+// NewCalendarWindow returns the rule of a window of at most max units in each period of a calendar.
 func NewCalendarWindow(max int64, c *Calendar) Rule {
 	r := NewWindow(KindCalendarWindow, max, c.Longest())
 	r.Calendar = c
 	return r
 }
 
-// NewMeter makes the rule of a bucket or funnel whose quota is capacity, and which gains
-// or drains n units per period.
+// NewMeter returns the rule of a bucket or funnel whose quota is capacity. A bucket gains n units
+// per period, and a funnel drains n units per period.
 func NewMeter(kind Kind, capacity, n, period int64) Rule {
 	g := gcd(period, n)
 	period, n = period/g, n/g
@@ -78,29 +79,29 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// WithInitial makes a bucket start with n units instead of full, and forget its state after
-// forgetAfter without an admitted action. The state is kept at least for the time that the bucket
-// takes to fill, and a microsecond more, so that a user who waits sees the bucket full.
+// WithInitial returns the rule of a bucket that starts with n units instead of full. The bucket
+// forgets its state forgetAfter after the last admitted action. That time is at least the time in
+// which the bucket fills, plus a microsecond, so that a user who waits finds the bucket full.
 func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	r.Start = spanOf(r.pace, r.Max-n, r.Parts)
 	r.ForgetAfter = max(forgetAfter, r.Burst.Ceil()+1)
 	return r
 }
 
-// WithPrepay makes a rule that holds for actions even if their units are charged up to d
-// microseconds before them. It has a longer window or a smaller quota. If nothing of the quota is
-// left, the quota is 0.
+// WithPrepay returns a stricter rule, with a longer window or a smaller quota. The limit then holds
+// for actions even if their units are charged up to d microseconds before them. The quota may
+// become 0.
 func (r Rule) WithPrepay(d int64) Rule {
 	r.Prepay = d
 	r.machine.prepay(&r, d)
 	return r
 }
 
-// Rate is a meter's rate in lowest terms: n units per period.
+// Rate returns a meter's rate in lowest terms: n units per period.
 func (r *Rule) Rate() (n, period int64) { return r.Parts, r.pace }
 
-// A Span is a time: Whole microseconds and the fraction Part/Parts of one. Parts is the rule's.
-// Part is from 0 to Parts-1. So a rate of 7 per second is exact.
+// A Span is an exact length of time, in microseconds: Whole + Part/Parts. Parts is the rule's field
+// of that name, and Part is less than Parts. So even the interval of 7 units per second is exact.
 type Span struct{ Whole, Part int64 }
 
 func (a Span) add(b Span, parts int64) Span {
@@ -125,13 +126,14 @@ func (a Span) exceeds(b Span) bool {
 	return a.Whole > b.Whole || a.Whole == b.Whole && a.Part > b.Part
 }
 
-// Ceil is the span in microseconds, rounded up.
+// Ceil returns the span in microseconds, rounded up.
 func (a Span) Ceil() int64 { return a.Whole + min(a.Part, 1) }
 
 // beyond stands for all spans that are too long for a valid rule.
 const beyond = math.MaxInt64 / 4
 
-// Time returns the time that n units take at the rule's rate, at most 2^61 microseconds.
+// Time returns the time in which n units drain at the rule's rate. It returns at most 2^61
+// microseconds.
 func (r *Rule) Time(n int64) Span {
 	if n == 1 {
 		return r.Emission
@@ -139,7 +141,7 @@ func (r *Rule) Time(n int64) Span {
 	return spanOf(r.pace, n, r.Parts)
 }
 
-// spanOf is pace*n/parts microseconds.
+// spanOf returns pace*n/parts microseconds.
 func spanOf(pace, n, parts int64) Span {
 	hi, lo := bits.Mul64(uint64(pace), uint64(n))
 	if hi < uint64(parts) {
@@ -150,7 +152,7 @@ func spanOf(pace, n, parts int64) Span {
 	return Span{beyond, 0}
 }
 
-// units is how many whole units fit between two spans, or 0 if b is the longer one.
+// units returns the number of whole units that drain in the time a-b, or 0 if b is longer than a.
 func (r *Rule) units(a, b Span) int64 {
 	if a = a.sub(b, r.Parts); a.Whole < 0 {
 		return 0
@@ -162,74 +164,74 @@ func (r *Rule) units(a, b Span) int64 {
 		n, _ := bits.Div64(hi, lo, pace)
 		return int64(n)
 	}
-	n, _ := bits.Mul64(lo, r.inverse) // at most 1 too low; a division takes ten times as long
+	n, _ := bits.Mul64(lo, r.inverse) // too low by at most 1; a division would take ten times as long
 	if lo-n*pace >= pace {
 		n++
 	}
 	return int64(n)
 }
 
-// A Mode says what a charge may change: for example nothing, or as much as fits.
+// A Mode says what a charge may change, for example nothing, or as much as fits.
 type Mode uint8
 
 // The modes of an [Ask].
 const (
 	ModeCharge  Mode = iota // charge if there is room
-	ModePatient             // as ModeCharge, but the caller waits if it is refused: no limit records the refusal
-	ModePeek                // answer, and write nothing
-	ModeForce               // charge up to the cost, as far as there is room; always allowed
-	ModeOwe                 // as ModeForce, but charge above the quota too, up to two quotas: core.Limiter.Settle
+	ModePatient             // like ModeCharge, but the caller waits for its turn, so no limit records a refusal
+	ModePeek                // decide, but write nothing
+	ModeForce               // always allow, and charge as much of the cost as fits
+	ModeOwe                 // like ModeForce, but fill the state up to two quotas: core.Limiter.Settle
 )
 
-// NeedsRoom reports whether a charge of the mode depends on room: with room it is charged, and without it is refused.
+// NeedsRoom reports whether a charge of the mode is refused if there is no room for it: ModeCharge
+// and ModePatient.
 func (m Mode) NeedsRoom() bool { return m == ModeCharge || m == ModePatient }
 
-// forced reports whether a charge of the mode is allowed whatever the state is: ModeForce, and those after it.
+// forced reports whether a charge of the mode is always allowed: ModeForce and ModeOwe.
 func (m Mode) forced() bool { return m >= ModeForce }
 
-// An Ask is a request to a rule, without the cost.
+// An Ask is what a caller asks of a rule, without the cost.
 type Ask struct {
 	Mode Mode
 
-	// Ahead, in microseconds, lets a meter admit an action up to that time before it has room. The
-	// caller waits for its turn. Shadow rules ignore Ahead.
+	// Ahead lets a meter admit an action up to so many microseconds before there is room for it.
+	// The caller then waits for its turn. Shadow rules ignore Ahead.
 	Ahead int64
 
-	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan; 0 is none.
+	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan. 0 means no ban.
 	Ban int64
 }
 
-// A State is what a store keeps for one rule, one user and one action: when it expires, a small
-// number, and for few states Data. The zero State means that the store keeps nothing. So does a
-// state that has expired.
+// A State is what a store keeps for one rule, one user and one action. The zero State means that
+// nothing is kept. A state that has expired means the same.
 //
-// [Rule.Marshal] returns its bytes. A copy has the same Data as the original, and a charge changes
-// Data. So a store that may discard a decision, as after a compare-and-swap that failed, must load
-// the state again.
+// [Rule.Marshal] returns a state as bytes. A copy of a State shares its Data, and a charge may
+// change Data. So if a store drops a decision, for example after a failed compare-and-swap, it must
+// load the state again.
 type State struct {
-	Expires int64 // the store need not keep it from this instant on
+	Expires int64 // from this instant on, the store need not keep the state
 	N       uint32
-	Data    Data // nil for most buckets and funnels, and for all counters; then N counts, and else not
+	Data    Data // nil for most buckets and funnels, and for all counters; if not nil, N is not used
 }
 
-// Data is the part of a state beyond its two numbers. Only the machine knows its fields. A store
-// keeps it.
+// Data is the part of a state beyond Expires and N. A store keeps it, and only the machine knows
+// its fields.
 type Data interface{ form() Form }
 
-// An Entry is the state of one rule during a decision, and what is decided about it. A store makes
-// an Entry for each rule of a charge, with the State that it keeps. If Dirty is set after the
-// decision, the store writes the State back. Package core's Charge decides about several entries at
-// once, all or none.
+// An Entry is the state of one rule during a decision, and the result of the decision. A store
+// makes an Entry for each rule of a charge, with the State that it has kept. If Dirty is set after
+// the decision, the store must write the State back. Charge in package core decides about several
+// entries together, all or none.
 type Entry struct {
 	State
 
-	// Epoch is the store's instant 0, in microseconds since 1970. A store sets it if the rule has a
-	// Calendar. It may differ from decision to decision, because the time of day may be set.
+	// Epoch is the store's instant 0, in microseconds since 1970. A store must set it if the rule
+	// has a Calendar. It may differ from decision to decision, because the time of day can be set.
 	Epoch int64
 
-	Dirty bool // the state is to be written, or deleted if it has expired
+	Dirty bool // the store must write the state, or delete it if it has expired
 
-	Reading // Fits is set by Check, the rest by Charge, Refuse or Read
+	Reading // Check sets Fits; Charge, Refuse and Read set the other fields
 }
 
 // Check brings an entry to the instant now, in microseconds on the store's clock. It sets Fits if
@@ -242,10 +244,10 @@ func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
 	}
 }
 
-// dated is the state with Expires since 1970, if it has an Epoch.
+// dated returns the state with Expires in microseconds since 1970, if Epoch is set.
 func (e *Entry) dated() State { return State{e.Expires + e.Epoch, e.N, e.Data} }
 
-// set keeps a dated state, if it has changed, and fills in the Reading.
+// set fills in the Reading, and keeps a changed state that dated has converted.
 func (e *Entry) set(v numbers, detail int64, s State, changed bool) {
 	if changed {
 		e.State, e.Dirty = State{s.Expires - e.Epoch, s.N, s.Data}, true
@@ -253,8 +255,8 @@ func (e *Entry) set(v numbers, detail int64, s State, changed bool) {
 	e.Count, e.Rest, e.Wait, e.Detail = v.Count, v.Rest, v.Wait, detail
 }
 
-// Charge charges the cost to a checked entry, and fills in the Reading. It charges all of the cost,
-// or with ModeForce what fits, or with ModeOwe what a state can hold. A rule of Failures is charged
+// Charge charges the cost to a checked entry, and fills in the Reading. With ModeForce it charges
+// only what fits, and with ModeOwe only what fits into two quotas. A rule of Failures is charged
 // only with ModeForce or ModeOwe.
 func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 	if r.Failures && !a.Mode.forced() {
@@ -264,7 +266,7 @@ func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 	e.set(r.machine.charge(r, now+e.Epoch, cost, a, e.dated()))
 }
 
-// most is how many units a forced charge may leave: with ModeOwe two quotas.
+// most returns the highest number of units that may count after a forced charge.
 func (r *Rule) most(mode Mode) int64 {
 	if mode == ModeOwe {
 		return 2 * r.Max
@@ -275,47 +277,48 @@ func (r *Rule) most(mode Mode) int64 {
 // RecordsRefusals reports whether a refused action may change the state: see [Rule.Refuse].
 func (r *Rule) RecordsRefusals() bool { return r.records }
 
-// Refuse does not charge a checked entry, and fills in the Reading. The refusal is recorded if
-// record is set, the caller is not patient, and the rule [Rule.RecordsRefusals]. record is never
-// set during a ban. A bucket with Initial that has no state is started, even if the caller is
-// patient.
+// Refuse fills in the Reading of a checked entry without charging it. It records the refusal if
+// record is set, patient is not set, and the rule records refusals: see [Rule.RecordsRefusals].
+// Callers do not set record during a ban. If record is set, Refuse also starts a bucket with
+// Initial that has not been used, even if patient is set.
 func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if r.Ban == nil {
-		record = record && !e.Fits && cost <= r.Max // what a later one could pass
+		record = record && !e.Fits && cost <= r.Max // an action that could pass later
 	}
 	record = record && (r.ForgetAfter > 0 || r.records && !patient)
 	e.set(r.machine.refuse(r, now+e.Epoch, cost, record, e.dated()))
 }
 
-// A Reading has the numbers of a state after a decision. A store that decides elsewhere, for
-// example in Lua, makes Readings from its reply.
+// A Reading is a state in numbers, after a decision. A store that decides elsewhere, for example in
+// Lua, makes Readings from the reply.
 type Reading struct {
 	Fits  bool
-	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
-	Rest  Span  // until the full quota is available; a ban: until all is forgotten
+	Count int64 // for a window, the units that count; for a ban policy, the refusals since the last ban
+	Rest  Span  // the time until the full quota is available, or until bans and refusals are forgotten
 
-	// Wait is the time after which the rule has room for the cost, if it has no room now and the
-	// cost is at most Max. After a charge, Wait is the time after which one more unit fits, and not
-	// positive if it fits now. During a ban it is the time until the ban ends. In all other cases
-	// it may be any number.
+	// Wait depends on the decision. In all other cases it may be any number.
+	//   - After Refuse or Read, if the rule has no room for the cost now, and the cost is at most
+	//     Max: the time after which it has room.
+	//   - After Charge: the time after which one more unit fits, and 0 or less if it fits now.
+	//   - During a ban: the time until the ban ends.
 	Wait int64
 
-	// Detail has another meaning for each of these kinds:
-	//   - a ban: the number of bans in a row
-	//   - a calendar window in which nothing counts, after Read: the time until the period ends
-	//   - a meter whose charge can be amended: the number of the last refund
-	//   - slots whose charge can be amended: the ID of the first slot
+	// Detail depends on the kind:
+	//   - A ban policy: the number of bans in a row.
+	//   - A calendar window in which nothing counts, after Read: the time until the period ends.
+	//   - A meter whose charge can be amended: the number of the last refund.
+	//   - InFlight, if its charge can be amended: the ID of the first slot.
 	Detail int64
 }
 
-// Read fills in the Reading of an entry that is neither charged nor refused. It comes after Check
-// or Amend.
+// Read fills in the Reading of an entry that is neither charged nor refused. Call it after Check or
+// Amend.
 func (r *Rule) Read(e *Entry, now, cost int64) {
 	v, detail := r.machine.read(r, now+e.Epoch, cost, e.dated())
 	e.set(v, detail, State{}, false)
 }
 
-// Remaining returns the number of units that fit right now.
+// Remaining returns the number of units that fit now.
 func (r *Rule) Remaining(v *Reading) int64 {
 	if r.Parts == 0 {
 		return max(0, r.Max-v.Count)
@@ -323,9 +326,9 @@ func (r *Rule) Remaining(v *Reading) int64 {
 	return r.units(r.Burst, v.Rest)
 }
 
-// Used returns the number of units that count at present, rounded up. It may be more than Max.
+// Used returns the number of units that count now, rounded up. It may be more than Max.
 func (r *Rule) Used(v *Reading) int64 {
-	const most = 1 << 40 // only a state that is not of this package owes more
+	const most = 1 << 40 // only a state that this package has not made owes more
 	switch {
 	case r.Parts == 0:
 		return v.Count
@@ -339,19 +342,19 @@ func (r *Rule) Used(v *Reading) int64 {
 	return used
 }
 
-// WritesUnits reports whether a charge writes each of its units separately, so that a high cost
-// takes long.
+// WritesUnits reports whether a charge writes each of its units separately. A charge of a high cost
+// then takes long.
 func (r *Rule) WritesUnits() bool { return forms[r.Kind.Form()].units }
 
-// Reserves reports whether a turn can be reserved: whether the rule heeds Ask.Ahead.
+// Reserves reports whether the rule can reserve a turn: whether it uses Ask.Ahead.
 func (r *Rule) Reserves() bool { return r.Parts > 0 }
 
-// AtOnce reports whether the full quota comes back at once, when a window ends.
+// AtOnce reports whether the full quota comes back at a single instant, the end of a window.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
 
 // Predictable reports whether v determines all later readings of the state, as long as nothing is
-// charged. Then the full quota returns steadily, or at once after v.Rest. count says whether the
-// later readings must have the right Count.
+// charged. The quota then comes back steadily, or all at once after v.Rest. If count is set, v must
+// determine the later Counts too.
 func (r *Rule) Predictable(v *Reading, count bool) bool {
 	return r.machine.predictable(r, *v, count)
 }
