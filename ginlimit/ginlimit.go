@@ -7,17 +7,17 @@
 //	r.POST("/posts/:id/replies",
 //		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")), reply)
 //
-// Every route says who acts and what they do. [Value] reads the user that a middleware has stored in the
-// context. [From] takes a function of package keyfuncs, which has a table of the functions and when to use
-// them. The action is a name, [Action], or the route's template, [Route].
+// You name the user and the action for every route. [Value] reads the user that a middleware has
+// stored in the context. [From] takes a function of package keyfuncs, whose page says which
+// function fits which setup. The action is a name, [Action], or the route's template, [Route].
 //
-// A refused request is answered 429, and its chain is aborted. If only the handler knows the user or the
-// cost, it calls [Allow]. Package nethttp documents the responses, the fields of [Config], the warnings in
-// the log, and where to mount a limit.
+// A refused request is answered 429, and its chain is aborted. If only the handler knows the user
+// or the cost, it calls [Allow]. Package nethttp documents the responses, the fields of [Config],
+// the warnings in the log, and where to mount a limit.
 //
 // Addresses are never taken from c.ClientIP(), which by default believes every client's
-// X-Forwarded-For. Use ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
-// proxies that you trust.
+// X-Forwarded-For. Use ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies
+// that you trust.
 package ginlimit
 
 import (

@@ -1,5 +1,4 @@
-// Package echolimit limits Echo v5 routes. Its names are those of the package for Echo
-// v4.
+// Package echolimit limits Echo v5 routes. It has the same names as the package for Echo v4.
 //
 //	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 //
@@ -8,19 +7,18 @@
 //	e.POST("/posts/:id/replies", reply,
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
-// Every route says who acts and what they do. [Value] reads the user that a middleware has stored in the
-// context. [From] takes a function of package keyfuncs, which has a table of the functions and when to use
-// them. The action is a name, [Action], or the route's template, [Route].
+// You name the user and the action for every route. [Value] reads the user that a middleware has
+// stored in the context. [From] takes a function of package keyfuncs, whose page says which
+// function fits which setup. The action is a name, [Action], or the route's template, [Route].
 //
-// A refused request is answered 429 by the central error handler, which gets the error that the limit
-// returns: a [*Problem]. If only the handler knows the user or the cost, it calls
-// [Allow]. Mount a limit with e.Use, on a group or on a route, not with e.Pre, where no route is known.
-// Package nethttp documents the responses, the fields of [Config], the warnings in the log, and where to
-// mount a limit.
+// A refused request is answered 429 by the central error handler, which gets the error that the
+// limit returns: a [*Problem]. If only the handler knows the user or the cost, it calls [Allow].
+// Mount a limit with e.Use, on a group or on a route, not with e.Pre, where no route is known.
+// Package nethttp documents the responses, the fields of [Config], the warnings in the log, and
+// where to mount a limit.
 //
-// Addresses are never taken from c.RealIP(), which asks the IPExtractor of the
-// application. Use echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
-// proxies that you trust.
+// Addresses are never taken from c.RealIP(), which asks the IPExtractor of the application. Use
+// echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies that you trust.
 package echolimit
 
 import (
