@@ -67,7 +67,7 @@ func plainError(text string) scriptError {
 
 // explain turns an error of a call into the caller's: the end of its own context, ErrTimeout,
 // an error of this package, or a failure.
-func (s *wire) explain(ctx context.Context, since time.Time, err error) error {
+func (w *wire) explain(ctx context.Context, since time.Time, err error) error {
 	var late net.Error
 	now := time.Now()
 	end, ends := ctx.Deadline()
@@ -82,10 +82,10 @@ func (s *wire) explain(ctx context.Context, since time.Time, err error) error {
 	case err == context.DeadlineExceeded && ends && !now.Before(end):
 		return err // both end at once
 	case errors.As(err, &late) && late.Timeout():
-		if now.Sub(since) < s.options.Timeout {
+		if now.Sub(since) < w.options.Timeout {
 			return ErrTimeout // of the client's own timeout
 		}
-		return s.timeoutError()
+		return w.timeoutError()
 	case strings.Contains(text, "WRONGTYPE"), strings.Contains(text, "TAILCUTSTATE"):
 		return ErrState
 	case strings.Contains(text, "TAILCUTCLOCK"):
@@ -97,7 +97,7 @@ func (s *wire) explain(ctx context.Context, since time.Time, err error) error {
 }
 
 // timeoutError is the error of a call without an answer within Options.Timeout.
-func (s *wire) timeoutError() error { return fmt.Errorf("%w of %s", ErrTimeout, s.options.Timeout) }
+func (w *wire) timeoutError() error { return fmt.Errorf("%w of %s", ErrTimeout, w.options.Timeout) }
 
 // brief is an error of Redis without the command's arguments, which have the user's name.
 type brief struct{ error }

@@ -30,8 +30,8 @@ type evictionCheck struct {
 
 // checkServer counts an answer. If it is time, it checks the client, the eviction policy and the prefix in
 // the background.
-func (s *wire) checkServer() {
-	p := &s.eviction
+func (w *wire) checkServer() {
+	p := &w.eviction
 	if p.answers.Add(1)%checkAfter > 0 {
 		return
 	}
@@ -40,16 +40,16 @@ func (s *wire) checkServer() {
 	if now := time.Now(); !now.Before(p.next) {
 		p.next = now.Add(checkEvery)
 		go func() {
-			s.checkClient()
-			_ = s.batches.Ask("", s.readEviction)
-			s.checkPrefix(context.Background())
+			w.checkClient()
+			_ = w.batches.Ask("", w.readEviction)
+			w.checkPrefix(context.Background())
 		}()
 	}
 }
 
 // readEviction reads whether the server may evict limits, and logs a warning if it may. If the ACL
 // does not allow INFO, nothing is logged.
-func (s *wire) readEviction(send batch.Send) error {
+func (w *wire) readEviction(send batch.Send) error {
 	reply, err := send([]any{"info", "memory"}, 0)
 	if len(reply) != 1 {
 		return err
@@ -57,7 +57,7 @@ func (s *wire) readEviction(send batch.Send) error {
 	info, _ := reply[0].(string)
 	evicts := infoField(info, "maxmemory_policy")
 	safe := evicts == "" || evicts == "noeviction" || infoField(info, "maxmemory") == "0"
-	p := &s.eviction
+	p := &w.eviction
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !safe && !p.logged {

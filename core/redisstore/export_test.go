@@ -33,7 +33,7 @@ func (s *CellStore) Key(user, action string, limit core.Limit) string {
 // SetClock replaces the clock by which refusals are repeated, and forgets them. A lease has a clock
 // that a test cannot move, so from then on there are none.
 func (s *Store) SetClock(now func() time.Duration) {
-	s.refusals = refusals.New(s.wire, now, s.wire.options.NoRefusalCache)
+	s.refusals = refusals.New(full{s.wire}, now, s.wire.options.NoRefusalCache)
 	s.WithoutLeases()
 }
 
@@ -154,18 +154,20 @@ func AmendWords(r *core.Record, a machine.Amendment) string {
 	return fmt.Sprint(r.At, " |", word)
 }
 
-// Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
+// Deny has a store with a clock of its own keep a refusal by a full Funnel, as if Redis had given it.
 func (s *Store) Deny(c core.Charge) {
-	server := s.refusals.Server
-	defer func() { s.refusals.Server = server }()
-	s.refusals.Server = full{s.wire}
-	_, _, _ = s.refusals.Take(context.Background(), c)
+	_, _, _ = s.refusals.Take(context.WithValue(context.Background(), denies{}, true), c)
 }
 
-// full has no room.
+type denies struct{}
+
+// full asks Redis, except in Deny.
 type full struct{ *wire }
 
-func (full) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+func (f full) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if ctx.Value(denies{}) == nil {
+		return f.wire.Take(ctx, c)
+	}
 	rule := c.Limits[0].Rule()
 	r := &core.Record{Charge: c, Readings: []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}}
 	d, _ := c.Answer(r.Readings, 0)
@@ -188,9 +190,9 @@ func (s *Store) AskPolicyAgain() {
 
 // MinutesPass lets so much time pass for the store that it finds out again how its servers run programs.
 func (s *Store) MinutesPass() {
-	s.wire.ways.Range(func(_, w any) bool {
-		w.(*way).next.Store(0)
-		w.(*way).load.Store(0)
+	s.wire.servers.Range(func(_, w any) bool {
+		w.(*server).next.Store(0)
+		w.(*server).load.Store(0)
 		return true
 	})
 }

@@ -76,9 +76,9 @@ func (o *Options) withDefaults() (all Options) {
 }
 
 // checkClient logs once that the client ignores deadlines, unless it gives up as soon by its ReadTimeout.
-func (s *wire) checkClient() {
-	read, holds := s.batches.Holds()
-	if !holds || s.clientChecked.Swap(true) {
+func (w *wire) checkClient() {
+	read, holds := w.batches.Holds()
+	if !holds || w.clientChecked.Swap(true) {
 		return
 	}
 	slog.Default().Warn("redisstore: the client ignores deadlines, so a connection whose reply is lost is held until the client's ReadTimeout; set ContextTimeoutEnabled in its options",

@@ -20,14 +20,14 @@ const longestOther = 100
 
 // checkPrefix writes to Redis, once for a store, which application has the prefix. If another
 // application has it, checkPrefix logs a warning.
-func (s *wire) checkPrefix(ctx context.Context) {
-	app := cmp.Or(s.options.App, mainModule())
-	if app == "" || s.prefixChecked.Swap(true) {
+func (w *wire) checkPrefix(ctx context.Context) {
+	app := cmp.Or(w.options.App, mainModule())
+	if app == "" || w.prefixChecked.Swap(true) {
 		return
 	}
-	keys := []string{s.options.Prefix + ":application"} // no user's key: those have a brace after the colon
+	keys := []string{w.options.Prefix + ":application"} // no user's key: those have a brace after the colon
 	ask := func(args ...any) (string, error) {
-		reply, err := s.do(ctx, &batch.Call{Keys: keys, Command: simple(1, args...)})
+		reply, err := w.do(ctx, &batch.Call{Keys: keys, Command: simple(1, args...)})
 		if err != nil {
 			return "", err
 		}
@@ -38,7 +38,7 @@ func (s *wire) checkPrefix(ctx context.Context) {
 	switch {
 	case err == nil && other != "" && other != app:
 		slog.Default().Warn("redisstore: another application uses the same prefix, so they count users and actions of the same name together; give each its own Options.Prefix, or the same Options.App if that is on purpose",
-			"code", "redis-shared-prefix", "prefix", s.options.Prefix, "application", app, "other", other)
+			"code", "redis-shared-prefix", "prefix", w.options.Prefix, "application", app, "other", other)
 	case err == nil:
 		_, _ = ask("set", keys[0], app, "px", appTime.Milliseconds())
 	}

@@ -43,6 +43,7 @@ package redisstore
 //	    3 60000000 3 60000000
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -73,14 +74,14 @@ type request struct {
 
 // request returns the request of a charge. Most charges of a limiter have the same one, so there is a cache.
 // It keeps no other cost, since the costs of some limiters differ each time.
-func (s *wire) request(c *core.Charge) request {
-	at := &s.requests[c.Limits[0].Rule().Hash%uint64(len(s.requests))]
+func (w *wire) request(c *core.Charge) request {
+	at := &w.requests[c.Limits[0].Rule().Hash%uint64(len(w.requests))]
 	last := at.Load()
-	current := last != nil && last.timely(s.clock)
+	current := last != nil && last.timely(w.clock)
 	if current && last.matches(c) && last.of.Cost == c.Cost {
 		return *last
 	}
-	r := newRequest(c, s.clock().UnixMicro())
+	r := newRequest(c, w.clock().UnixMicro())
 	if c.More == nil && !(current && last.matches(c)) {
 		kept := r
 		at.Store(&kept)
@@ -176,30 +177,58 @@ func appendLimit(b []byte, r *machine.Rule, numbers []int64) []byte {
 	return b
 }
 
-// amendWord returns the limits whose charge is amended, and the word with their rules.
-func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word string) {
-	var b []byte
-	var numbers [8]int64
-	for i := range r.Limits {
-		if r.Amends(i, a) {
-			amended = append(amended, r.Limits[i])
-			rule := r.Limits[i].Rule()
-			b = appendLimit(append(b, ' '), rule, formOf(rule).amendArgs(rule, numbers[:0], r.Taken(i), a))
-		}
+// perUser replaces the action in the key of a limit that counts all of a user's actions.
+const perUser = "*:"
+
+// keys returns the keys of the limits of all subjects of a charge.
+func (w *wire) keys(c *core.Charge) []string {
+	keys := make([]string, 0, len(c.Limits))
+	for _, p := range c.Parts() {
+		keys = w.appendKeys(keys, p.User, p.Action, p.Limits)
 	}
-	return amended, string(b)
+	return keys
 }
 
-// exchange sends charges in one run of take.
-func (s *wire) exchange(send batch.Send, calls []*batch.Call) error {
-	reply, err := s.run(send, take, takeArgs(calls))
-	switch {
-	case err == nil:
-		distribute(reply, calls)
-	case s.refusesTogether(send, calls, err):
-		return batch.Apart{Reply: err}
+// appendKeys appends the keys of a user's limits for an action.
+func (w *wire) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
+	var buf [128]byte
+	b := w.appendUser(buf[:0], user)
+	own := len(b)
+	b = append(appendPart(b, action), ':')
+	shared := len(b)
+	for i := range limits {
+		identity := limits[i].Identity()
+		if limits[i].IsPerUser() {
+			keys = append(keys, string(b[:own])+perUser+identity)
+		} else {
+			keys = append(keys, string(append(b[:shared], identity...)))
+		}
 	}
-	return err
+	return keys
+}
+
+// appendUser appends the beginning of the keys of a user. The action and the limit's identity
+// follow. Any two users, actions and limits have different keys, whatever their bytes.
+// Keys are valid UTF-8. They have one pair of braces, around the user or their tag, so that all limits of
+// a user are in one cluster slot, which the user cannot choose. After a tag that is not the user the
+// user follows, before the colon: so whatever the tags are, no two users have one key.
+func (w *wire) appendUser(b []byte, user string) []byte {
+	b = append(b, w.options.Prefix...)
+	b = append(b, ":{"...)
+	tag := w.tag(user)
+	b = append(w.appendName(b, tag), '}')
+	if tag != user {
+		b = w.appendName(b, user)
+	}
+	return append(b, ':')
+}
+
+// tag is what the keys of a user have in braces, before it is escaped.
+func (w *wire) tag(user string) string {
+	if w.options.Tag != nil {
+		return cmp.Or(w.options.Tag(user), user)
+	}
+	return user
 }
 
 // takeArgs returns the arguments of take for charges. Of equal charges in a row it sends the

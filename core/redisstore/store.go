@@ -74,7 +74,7 @@ func (s *Store) Dated() {}
 // answer, Connect returns an error. The program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {
 	return s.wire.connect(ctx, func(server string, send batch.Send) error {
-		return s.wire.findWay(send, s.wire.way(server), s.wire.ownKey(server))
+		return s.wire.inspect(send, s.wire.server(server), s.wire.ownKey(server))
 	})
 }
 

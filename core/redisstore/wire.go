@@ -1,12 +1,14 @@
 package redisstore
 
-// The last stage of a decision: it asks Redis. A charge becomes words (protocol.go) and keys (keys.go), goes
-// out in a batch with others (internal/batch), and is decided by the Lua that runs on the server (library.go).
+// The last stage of a decision: it asks Redis. A charge becomes a word and keys (protocol.go), goes out in a batch
+// with others (internal/batch), and is decided by the Lua that runs on the server (server.go).
 
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/later"
 	"github.com/tailcut/tailcut/core/internal/stores"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
@@ -26,7 +29,7 @@ type wire struct {
 	eviction      evictionCheck
 	prefixChecked atomic.Bool
 	clientChecked atomic.Bool
-	ways          sync.Map // *way, by address: how a server runs programs
+	servers       sync.Map // *server, by address
 	refusal       refusal
 	clock         func() time.Time // this process's, which says the periods of calendar windows
 	requests      [64]atomic.Pointer[request]
@@ -37,22 +40,22 @@ func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 	if stores.IsNil(rdb) {
 		panic("redisstore: the client is nil; make one with redis.NewClient or redis.NewUniversalClient")
 	}
-	s := &wire{options: opts.withDefaults(), clock: time.Now}
-	s.batches = batch.New(rdb, s.options.Timeout, s.exchange)
-	return s
+	w := &wire{options: opts.withDefaults(), clock: time.Now}
+	w.batches = batch.New(rdb, w.options.Timeout, w.exchange)
+	return w
 }
 
 // Take decides a charge in one round trip. A refusal always has a record, even if the charge asks
 // for none, because the cache of refusals needs its readings.
-func (s *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
-	r := s.request(&c)
-	call := &batch.Call{Keys: s.keys(&c), Word: r.word, Size: r.size, Weight: r.weight}
+func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
+	r := w.request(&c)
+	call := &batch.Call{Keys: w.keys(&c), Word: r.word, Size: r.size, Weight: r.weight}
 	if r.slots {
 		call.Number = rand.Int64N(mostNumber) + 1
 	}
 	var readings []machine.Reading
 	var now int64
-	reply, err := s.do(ctx, call)
+	reply, err := w.do(ctx, call)
 	lost := call.Lost
 	if err == nil {
 		readings, now, err = r.decode(reply)
@@ -60,41 +63,83 @@ func (s *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *
 	}
 	if err != nil {
 		if r.slots && lost {
-			s.releaseLost(&c, call.Number)
+			w.releaseLost(&c, call.Number)
 		}
 		return d, nil, err
 	}
 	switch d, kept = c.Answer(readings, now); {
 	case kept != nil:
-		kept.By = s
+		kept.By = w
 	case !d.Allowed:
 		kept = &core.Record{Charge: c, Readings: readings}
 	}
 	return d, kept, nil
 }
 
+// mostNumber is the highest number of a charge's first slot. The numbers of all its slots are below 2^53, as Lua
+// needs. They are random, so that no two live slots of one key have one number: with 10,000 of them, one
+// charge in 10^12 would meet another.
+const mostNumber = 1<<53 - 1<<14
+
+// releaseLost releases, in the background, the slots of a charge that has no answer. The charge may still be on
+// its way, or it may have been refused. So while the slots are not found, they may come.
+func (w *wire) releaseLost(c *core.Charge, number int64) {
+	release := machine.Amendment{Verb: machine.VerbRelease}
+	for _, p := range c.Parts() {
+		r := &core.Record{Charge: core.Charge{User: strings.Clone(p.User), Action: strings.Clone(p.Action), Cost: p.Cost, Terms: &core.Terms{Limits: p.Limits}}}
+		var taken machine.Reading
+		taken.Fits, taken.Detail = true, number
+		r.Readings = slices.Repeat([]machine.Reading{taken}, len(r.Limits))
+		lease := time.Duration(0)
+		for i := range r.Limits {
+			if r.Amends(i, release) {
+				lease = max(lease, r.Limits[i].Period())
+			}
+		}
+		if lease > 0 {
+			later.Try(func() (found bool, err error) {
+				return w.Amend(context.Background(), r, release)
+			}).Now(lease)
+		}
+	}
+}
+
 // Amend refunds, releases or renews a charge in one round trip.
-func (s *wire) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
+func (w *wire) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	amended, word := amendWord(r, a)
-	keys := s.appendKeys(nil, r.User, r.Action, amended)
+	keys := w.appendKeys(nil, r.User, r.Action, amended)
 	args := append(box([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
-	n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
+	n, err := w.number(ctx, keys, func(send batch.Send) ([]any, error) { return w.run(send, amend, args) })
 	return n == 1, err
 }
 
-// Reset deletes the states of the limits for that user and action.
-func (s *wire) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
-	return s.delete(ctx, s.appendKeys(nil, user, action, limits))
+// amendWord returns the limits whose charge is amended, and the word with their rules.
+func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word string) {
+	var b []byte
+	var numbers [8]int64
+	for i := range r.Limits {
+		if r.Amends(i, a) {
+			amended = append(amended, r.Limits[i])
+			rule := r.Limits[i].Rule()
+			b = appendLimit(append(b, ' '), rule, formOf(rule).amendArgs(rule, numbers[:0], r.Taken(i), a))
+		}
+	}
+	return amended, string(b)
 }
 
-func (s *wire) delete(ctx context.Context, keys []string) error {
-	_, err := s.number(ctx, keys, simple(1, box([]any{"del"}, keys)...))
+// Reset deletes the states of the limits for that user and action.
+func (w *wire) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return w.delete(ctx, w.appendKeys(nil, user, action, limits))
+}
+
+func (w *wire) delete(ctx context.Context, keys []string) error {
+	_, err := w.number(ctx, keys, simple(1, box([]any{"del"}, keys)...))
 	return err
 }
 
 // number sends a command whose reply is a number.
-func (s *wire) number(ctx context.Context, keys []string, c batch.Command) (n int64, err error) {
-	reply, err := s.do(ctx, &batch.Call{Keys: keys, Command: c})
+func (w *wire) number(ctx context.Context, keys []string, c batch.Command) (n int64, err error) {
+	reply, err := w.do(ctx, &batch.Call{Keys: keys, Command: c})
 	if err != nil {
 		return 0, err
 	}
@@ -112,33 +157,45 @@ func simple(keyAt int8, args ...any) batch.Command {
 }
 
 // do sends a call to Redis and waits for its reply.
-func (s *wire) do(ctx context.Context, c *batch.Call) ([]any, error) {
+func (w *wire) do(ctx context.Context, c *batch.Call) ([]any, error) {
 	start := time.Now()
-	reply, err := s.batches.Do(ctx, c)
+	reply, err := w.batches.Do(ctx, c)
 	if err != nil {
-		return nil, s.explain(ctx, start, err)
+		return nil, w.explain(ctx, start, err)
 	}
-	s.checkServer()
+	w.checkServer()
 	return reply, nil
 }
 
+// exchange sends charges in one run of take.
+func (w *wire) exchange(send batch.Send, calls []*batch.Call) error {
+	reply, err := w.run(send, take, takeArgs(calls))
+	switch {
+	case err == nil:
+		distribute(reply, calls)
+	case w.refusesTogether(send, calls, err):
+		return batch.Apart{Reply: err}
+	}
+	return err
+}
+
 // connect is [Store.Connect]. It has find look at each server.
-func (s *wire) connect(ctx context.Context, find func(server string, send batch.Send) error) error {
+func (w *wire) connect(ctx context.Context, find func(server string, send batch.Send) error) error {
 	start := time.Now()
-	err := s.batches.Connect(ctx, func(server string, send batch.Send) error {
-		_ = s.readEviction(send)
+	err := w.batches.Connect(ctx, func(server string, send batch.Send) error {
+		_ = w.readEviction(send)
 		return find(server, send)
 	})
 	if err != nil {
-		return s.explain(ctx, start, err)
+		return w.explain(ctx, start, err)
 	}
-	s.checkClient()
-	s.checkPrefix(ctx)
+	w.checkClient()
+	w.checkPrefix(ctx)
 	return nil
 }
 
 // part is the address of the server that has the user's states, on a Cluster or a Ring. Otherwise it is empty.
-func (s *wire) part(user string) string {
+func (w *wire) part(user string) string {
 	var buf [128]byte
-	return s.batches.Server(string(s.appendUser(buf[:0], user)))
+	return w.batches.Server(string(w.appendUser(buf[:0], user)))
 }

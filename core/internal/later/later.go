@@ -81,6 +81,3 @@ func (t *tries) once() (found bool, err error) {
 	}()
 	return t.try()
 }
-
-// Waiting returns how many tries the process waits for. It is for tests.
-func Waiting() int { return int(waiting.Load()) }

@@ -13,7 +13,7 @@
 //
 // Two batches may be under way. If there are fewer, a call is sent at once. If there are two, calls queue, and
 // the next batch takes them together. So batching does not delay an idle process, and a busy process fills
-// its batches. These rules are for the rest (pacing.go, health.go):
+// its batches. These rules are for the rest (pacing in send.go, health.go):
 //
 //   - The server is far away: one batch may be under way for each millisecond of the response time. They
 //     are spread over it, so a call may have to wait until its batch starts.
@@ -30,6 +30,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -37,8 +38,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/tailcut/tailcut/core/notice"
 )
 
 // ErrBusy says that too many calls are waiting for an answer. The call was not sent.
@@ -67,6 +66,26 @@ type Call struct {
 	err           error         // why it has ended without a reply; set before
 }
 
+// An Exchange sends charges to Redis in one command. It sets the Reply or the Err of each charge.
+// If it sets neither for a charge, that charge gets the error that Exchange returns. It sends a
+// charge again only if Redis has not run it. If it returns an [Apart], each charge is sent again in
+// a separate command.
+type Exchange func(send Send, calls []*Call) error
+
+// Apart is a reply of Redis that refuses several keys in one command, and would allow each alone.
+// Nothing has run.
+type Apart struct{ Reply error }
+
+func (a Apart) Error() string { return a.Reply.Error() }
+
+// A Command sends a call that is not a charge.
+type Command func(send Send) (reply []any, err error)
+
+// A Send sends a command once. keyAt is the index of its first key. If the command has none, keyAt
+// is 0, and the command goes to the server that has the keys of the calls. A reply that is not an
+// array is returned as an array of one.
+type Send func(args []any, keyAt int8) (reply []any, err error)
+
 // end answers the caller of a call, if it still waits.
 func (c *Call) end(err error) {
 	if c.lane == nil {
@@ -84,15 +103,9 @@ func (c *Call) end(err error) {
 
 // A Queue sends calls through one client.
 type Queue struct {
-	rdb      redis.UniversalClient
-	timeout  time.Duration
+	redisClient
 	exchange Exchange
-	single   bool        // the client is for a single server
-	heeds    bool        // and heeds deadlines
 	sharded  atomic.Bool // two keys may be on two servers
-	reached  atomic.Bool // a command was answered
-
-	panicked notice.Rarely // the client or a hook of it
 
 	// mu guards all fields below, the lanes, and each call's place. Methods of Queue lock it. The methods lane and
 	// startTicking, and those of Call, of lane and of its parts, are called with mu held.
@@ -104,7 +117,7 @@ type Queue struct {
 
 // New makes a queue. It sends nothing.
 func New(rdb redis.UniversalClient, timeout time.Duration, exchange Exchange) *Queue {
-	q := &Queue{rdb: rdb, timeout: timeout, exchange: exchange, lanes: map[route]*lane{}, maxCalls: maxCalls}
+	q := &Queue{redisClient: redisClient{rdb: rdb, timeout: timeout}, exchange: exchange, lanes: map[route]*lane{}, maxCalls: maxCalls}
 	client, single := rdb.(*redis.Client)
 	q.single, q.heeds = single, single && heedsDeadlines(client.Options())
 	q.sharded.Store(!single)
@@ -169,15 +182,6 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	return own, nil
 }
 
-// heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
-// that the client runs in the caller's goroutine must heed it. The Dialer need not: the client
-// dials in another goroutine.
-func heedsDeadlines(o *redis.Options) bool {
-	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // if negative, it sets no deadlines
-		o.Limiter == nil && o.OnConnect == nil &&
-		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
-}
-
 // mayBeDirect reports whether the caller may send its call itself: another goroutine would take
 // 30 of 70 us. The client must heed deadlines, since the caller cannot leave before. Nothing may
 // be under way, and the last batch must have been answered, so that the client has a connection.
@@ -235,8 +239,110 @@ func (q *Queue) tick() {
 	}
 }
 
+// maxCalls bounds the calls of a lane. So it bounds memory if a server hangs, and calls to
+// other servers still have room.
+const maxCalls = 8192
+
+// A lane has the calls to a server, and what is known of it. A server has one lane for calls that may share a
+// command, and one for those that are sent alone.
+type lane struct {
+	q       *Queue
+	server  *redis.Client // nil: not known
+	calls   calls
+	senders *senders // send.go: what sends them
+	pacing  pacing   // and how much at a time
+	health  health   // health.go: whether the server answers
+}
+
+// A route is what the calls of a lane have in common.
+type route struct {
+	server *redis.Client // nil: not known
+	alone  bool          // each call is sent alone
+}
+
+// lane returns a route's lane.
+func (q *Queue) lane(r route) *lane {
+	l := q.lanes[r]
+	if l == nil {
+		l = &lane{q: q, server: r.server, pacing: pacing{alone: r.alone, conns: q.maxCalls, timeout: q.timeout, room: maxWeight}}
+		l.senders = &senders{lane: l}
+		if r.server != nil {
+			l.pacing.conns = connections(r.server)
+		}
+		q.lanes[r] = l
+	}
+	return l
+}
+
+// calls are the calls of a lane that have not ended, the oldest first. The calls at the front were
+// sent or passed over. The calls behind them queue.
+type calls struct {
+	n              int
+	oldest, newest *Call
+	first          *Call // that queues
+
+	asked time.Time // when the last one came
+	key   string    // of it
+}
+
+// add has a call queue.
+func (cs *calls) add(c *Call) {
+	cs.n, cs.asked, cs.key = cs.n+1, c.since, c.Keys[0]
+	if c.before = cs.newest; c.before != nil {
+		c.before.after = c
+	} else {
+		cs.oldest = c
+	}
+	if cs.newest = c; cs.first == nil {
+		cs.first = c
+	}
+}
+
+// remove removes a call.
+func (cs *calls) remove(c *Call) {
+	cs.n--
+	if cs.first == c {
+		cs.first = c.after
+	}
+	if c.before != nil {
+		c.before.after = c.after
+	} else {
+		cs.oldest = c.after
+	}
+	if c.after != nil {
+		c.after.before = c.before
+	} else {
+		cs.newest = c.before
+	}
+	c.before, c.after = nil, nil
+}
+
+// Connect opens connections before the first call: a few, or more to a server that is far away. Then it calls
+// each for each server, whose address is empty if there is one only.
+func (q *Queue) Connect(ctx context.Context, each func(server string, send Send) error) error {
+	done := make(chan error, 1)
+	go func() { done <- q.connect(ctx, q.begin, each) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// begin sets the response time of a server's lane, unless it is known.
+func (q *Queue) begin(server *redis.Client, response time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	p := &q.lane(route{server: server}).pacing
+	p.response = cmp.Or(p.response, response)
+}
+
 // Sharded reports whether two keys may be on two servers.
 func (q *Queue) Sharded() bool { return q.sharded.Load() }
+
+// SendApart makes each call be sent alone from now on.
+func (q *Queue) SendApart() { q.sharded.Store(true) }
 
 // Load returns how many calls wait for an answer, and how many goroutines send. It is for tests.
 func (q *Queue) Load() (calls, sending int) {

@@ -1,37 +1,12 @@
 package batch
 
-// Sending a batch, and giving each call its reply.
+// Sending: when a batch is sent, how much it has, and the reply of each call.
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"runtime"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
-
-// An Exchange sends charges to Redis in one command. It sets the Reply or the Err of each charge.
-// If it sets neither for a charge, that charge gets the error that Exchange returns. It sends a
-// charge again only if Redis has not run it. If it returns an [Apart], each charge is sent again in
-// a separate command.
-type Exchange func(send Send, calls []*Call) error
-
-// Apart is a reply of Redis that refuses several keys in one command, and would allow each alone.
-// Nothing has run.
-type Apart struct{ Reply error }
-
-func (a Apart) Error() string { return a.Reply.Error() }
-
-// A Command sends a call that is not a charge.
-type Command func(send Send) (reply []any, err error)
-
-// A Send sends a command once. keyAt is the index of its first key. If the command has none, keyAt
-// is 0, and the command goes to the server that has the keys of the calls. A reply that is not an
-// array is returned as an array of one.
-type Send func(args []any, keyAt int8) (reply []any, err error)
 
 // How long a batch may take, in timeouts. Its callers leave after one. At the batch's deadline the
 // client closes the connection.
@@ -172,6 +147,27 @@ func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	return nil, 0
 }
 
+// take makes a batch of the first calls that queue. It may take until the limit.
+func (l *lane) take(now time.Time, limit time.Duration) *batch {
+	b := &batch{senders: l.senders, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
+	for c := l.calls.first; c != nil && l.pacing.fits(b, c); c = c.after {
+		c.batch, l.calls.first = b, c.after
+		b.calls, b.weight = append(b.calls, c), b.weight+c.Weight
+	}
+	b.waiting = len(b.calls)
+	l.pacing.resume = now.Add(l.pacing.gap())
+	return b
+}
+
+// shed passes over the calls that have waited so long that they would be answered too late. If they
+// were sent, the calls behind them would be late too. A call that is passed over ends at its
+// timeout, so that callers who repeat it at once do not add to the load.
+func (l *lane) shed(now time.Time) {
+	for c := l.calls.first; c != nil && now.Sub(c.since) > l.pacing.slack(); c = c.after {
+		l.calls.first = c.after
+	}
+}
+
 // sendBatch sends a batch and wakes its callers. If the server refuses several keys in one command,
 // the calls of the batch and all later calls are sent alone.
 func (q *Queue) sendBatch(b *batch) {
@@ -205,8 +201,16 @@ func (q *Queue) sendBatch(b *batch) {
 	}
 }
 
-// SendApart makes each call be sent alone from now on.
-func (q *Queue) SendApart() { q.sharded.Store(true) }
+// try exchanges calls of a batch in one command.
+func (q *Queue) try(b *batch, calls []*Call) (err error) {
+	defer q.guard(&err)
+	send := func(args []any, keyAt int8) ([]any, error) { return q.process(b, b.calls[0].Keys[0], args, keyAt) }
+	if c := calls[0]; c.Command != nil {
+		c.Reply, err = c.Command(send)
+		return err
+	}
+	return q.exchange(send, calls)
+}
 
 // separate moves the calls of a batch that Redis has not run to the lane of calls that are sent
 // alone. If there was an answer, it came from a proxy, and says nothing about the server's health.
@@ -226,75 +230,75 @@ func (q *Queue) separate(b *batch) {
 	}
 }
 
-// try exchanges calls of a batch in one command.
-func (q *Queue) try(b *batch, calls []*Call) (err error) {
-	defer q.guard(&err)
-	send := func(args []any, keyAt int8) ([]any, error) { return q.process(b, args, keyAt) }
-	if c := calls[0]; c.Command != nil {
-		c.Reply, err = c.Command(send)
-		return err
+const (
+	fewBatches  = 2                // under way at a time: more would only make them smaller
+	manyBatches = 32               // under way if the server is far away
+	perBatch    = time.Millisecond // of the response time, for each batch above fewBatches
+	rejoin      = time.Millisecond // at most, the next batch waits for callers who were just answered
+	maxWeight   = 2048             // of a batch: it bounds how long Redis is busy
+	minWeight   = 64               // that a batch may have, even if it is answered too late
+)
+
+// pacing is how many batches of a lane may be under way, how heavy they are, and how far apart they start.
+type pacing struct {
+	alone    bool          // a batch has one call
+	conns    int           // how many the client can use; of an unknown server, as many as there are calls
+	timeout  time.Duration // of a call
+	response time.Duration // how long an answer takes
+	room     int           // weight that a batch may have
+	resume   time.Time     // the next batch does not start earlier
+}
+
+// most returns how many batches may be under way to a server that answers.
+func (p *pacing) most() int {
+	if p.alone {
+		return p.conns
 	}
-	return q.exchange(send, calls)
+	return batches(p.conns, p.response)
 }
 
-// isReply reports whether an error is Redis's reply.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
+// batches returns how many may be under way. If the server is far away, more start before the first one is
+// answered.
+func batches(conns int, response time.Duration) int {
+	return min(conns, manyBatches, max(fewBatches, int(response/perBatch)))
 }
 
-// process sends a command of a batch once.
-func (q *Queue) process(b *batch, args []any, keyAt int8) ([]any, error) {
-	var client processor = q.rdb
-	if keyAt == 0 {
-		if server := q.server(b, b.calls[0].Keys[0]); server != nil {
-			client = server
-		}
+// gap returns the least time between the starts of two batches. If more than a few are under way, they
+// are spread over the response time, so that no call waits long for the next one.
+func (p *pacing) gap() time.Duration {
+	n := p.most()
+	if p.alone || n <= fewBatches {
+		return 0
 	}
-	reply, err := sendTo(b, client)(args, keyAt)
-	if err == nil {
-		q.reached.Store(true)
+	return min(p.response/time.Duration(n), p.slack()*2/3)
+}
+
+// slack returns how long a call can wait for its batch and still be answered in time. It leaves
+// time for an answer that takes longer than the last one.
+func (p *pacing) slack() time.Duration { return max(p.timeout/16, (p.timeout-p.response)*3/4) }
+
+// fits reports whether a batch has room for a call.
+func (p *pacing) fits(b *batch, c *Call) bool {
+	return len(b.calls) == 0 || !p.alone && b.weight+c.Weight <= p.room
+}
+
+// learn adjusts the pace to the time that a batch's answer took. One slow answer changes little. If
+// the answer was too late for the first call, batches become smaller, because Redis or this process
+// is too busy for all calls. If batches are spread, the next batch waits a little, so that callers
+// who were just answered can join it. Otherwise they would wait for the batch after it.
+func (p *pacing) learn(b *batch, now time.Time) {
+	switch {
+	case now.Sub(b.calls[0].since) > p.timeout:
+		p.room = max(minWeight, p.room*3/4)
+	case b.weight > p.room*3/4:
+		p.room = min(maxWeight, p.room*9/8)
 	}
-	return reply, err
-}
-
-// A processor is a client.
-type processor interface {
-	Process(context.Context, redis.Cmder) error
-}
-
-// sendTo returns what sends commands by a client.
-func sendTo(ctx context.Context, client processor) Send {
-	return func(args []any, keyAt int8) ([]any, error) {
-		cmd := command{redis.NewCmd(ctx, args...)}
-		cmd.SetFirstKeyPos(keyAt)
-		cmd.SetStepCount(1) // otherwise a Cluster's client sends COMMAND to its nodes
-		if err := client.Process(ctx, cmd); err != nil {
-			return nil, err
-		}
-		if values, ok := cmd.Val().([]any); ok {
-			return values, nil
-		}
-		return []any{cmd.Val()}, nil
+	took := now.Sub(b.sent)
+	if p.response > 0 {
+		took = min(took, p.response+p.response/4)
 	}
-}
-
-// command is a Redis command that the client does not retry: if a charge was sent and not
-// answered, it may have been taken. A Cluster's client still repeats it after MOVED, ASK and
-// READONLY. Then nothing was written: a server's role does not change while a script runs.
-type command struct{ *redis.Cmd }
-
-// NoRetry turns the client's retries off.
-func (command) NoRetry() bool { return true }
-
-// guard turns a panic of the client or one of its hooks into an error: otherwise it would end the
-// process. It logs one a minute. It is deferred.
-func (q *Queue) guard(err *error) {
-	if v := recover(); v != nil {
-		*err = fmt.Errorf("panic: %v", v)
-		if q.panicked.Due() {
-			slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
-				"code", "redis-panic", "panic", v)
-		}
+	p.response = took
+	if joined := now.Add(min(p.gap()/2, rejoin)); joined.After(p.resume) {
+		p.resume = joined
 	}
 }

@@ -31,7 +31,7 @@ type Server interface {
 // A Cache is a store that repeats recent refusals of a server. A keyed hash gives every user a row, so a user with many refusals only
 // evicts those of a few others. It is safe for use by many goroutines.
 type Cache struct {
-	Server Server
+	server Server
 	now    func() time.Duration
 	off    bool
 	seeds  [2]maphash.Seed
@@ -40,55 +40,55 @@ type Cache struct {
 
 // New makes an empty cache. now is the time that has passed in this process. off: it keeps nothing.
 func New(server Server, now func() time.Duration, off bool) *Cache {
-	return &Cache{Server: server, now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+	return &Cache{server: server, now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
 // Take repeats the refusal of an equal charge. Otherwise it asks the server, and may keep the answer. It also keeps
 // the charge's limits, which may not change afterwards.
-func (n *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
+func (cache *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	var q question
 	switch {
-	case !c.Writes() || n.off:
+	case !c.Writes() || cache.off:
 	case !c.Mode.NeedsRoom() || c.More != nil || c.Ahead > 0 || c.Ban > 0:
 		var result error // err would be allocated by every charge
 		for _, p := range c.Parts() {
-			defer n.change(p.User, p.Action)(&result)
+			defer cache.change(p.User, p.Action)(&result)
 		}
 		defer func() { result = err }() // before these
 	default:
 		var repeated bool
-		if q, repeated = n.ask(&c, &d); repeated {
+		if q, repeated = cache.ask(&c, &d); repeated {
 			return d, nil, nil
 		}
 	}
-	d, r, err = n.Server.Take(ctx, c)
+	d, r, err = cache.server.Take(ctx, c)
 	if err == nil && q.row != nil {
-		n.note(q, &c, &d, r)
+		cache.note(q, &c, &d, r)
 	}
 	if r == nil || !c.Receipt {
 		return d, nil, err
 	}
-	r.By = n
+	r.By = cache
 	return d, r, err
 }
 
 // Amend has the server amend a charge, which can end refusals.
-func (n *Cache) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
-	defer n.change(r.User, r.Action)(&err)
-	return n.Server.Amend(ctx, r, a)
+func (cache *Cache) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
+	defer cache.change(r.User, r.Action)(&err)
+	return cache.server.Amend(ctx, r, a)
 }
 
 // Reset has the server forget states, which can end refusals.
-func (n *Cache) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
-	defer n.change(user, action)(&err)
-	return n.Server.Reset(ctx, user, action, limits)
+func (cache *Cache) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
+	defer cache.change(user, action)(&err)
+	return cache.server.Reset(ctx, user, action, limits)
 }
 
 // change notes that a call begins that can end the refusals of a user and an action. Answers to questions from before
 // its end are not kept. The caller defers what change returns, which notes the end, with the call's error: if it has
 // failed, Redis may still run it later, so answers of the next second are not kept either.
-func (n *Cache) change(user, action string) (end func(err *error)) {
-	r, who := n.row(user, action)
+func (cache *Cache) change(user, action string) (end func(err *error)) {
+	r, who := cache.row(user, action)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(who, true)
@@ -99,7 +99,7 @@ func (n *Cache) change(user, action string) (end func(err *error)) {
 		r.changing--
 		r.round++
 		if *err != nil {
-			r.distrust = n.now() + repeat
+			r.distrust = cache.now() + repeat
 		}
 	}
 }
@@ -113,9 +113,9 @@ type question struct {
 }
 
 // ask repeats the refusal of an equal charge. Otherwise it returns the question for note.
-func (n *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool) {
-	r, who := n.row(c.User, c.Action)
-	q = question{row: r, who: who, sent: n.now()}
+func (cache *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool) {
+	r, who := cache.row(c.User, c.Action)
+	q = question{row: r, who: who, sent: cache.now()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.find(who, c); k != nil {
@@ -130,7 +130,7 @@ func (n *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool
 }
 
 // note notes what the server has answered.
-func (n *Cache) note(q question, c *core.Charge, d *core.Decision, answer *core.Record) {
+func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *core.Record) {
 	r := q.row
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +144,7 @@ func (n *Cache) note(q question, c *core.Charge, d *core.Decision, answer *core.
 		}
 		r.forget(q.who, perUser)
 	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
-		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, got: n.now()}
+		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, got: cache.now()}
 		most := q.sent + repeat
 		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits, takesSlots) {
 			most = k.got + slotsFull
@@ -189,9 +189,9 @@ type refusal struct {
 	renewing bool
 }
 
-func (n *Cache) row(user, action string) (*row, identity) {
-	who := identity{maphash.String(n.seeds[0], user), maphash.Comparable(n.seeds[1], [2]string{user, action})}
-	return &n.rows[who.user%rows], who
+func (cache *Cache) row(user, action string) (*row, identity) {
+	who := identity{maphash.String(cache.seeds[0], user), maphash.Comparable(cache.seeds[1], [2]string{user, action})}
+	return &cache.rows[who.user%rows], who
 }
 
 // find returns the refusal of an equal charge, or nil.

@@ -1,0 +1,205 @@
+package redisstore
+
+// How a server runs the Lua: as functions of the library (FCALL), or as scripts (EVALSHA).
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
+)
+
+// head is the number of arguments before the keys: the command, the program, and the number of
+// keys.
+const head = 3
+
+// A server is what the store knows of a Redis server: whether it runs the programs as functions. Charges are sent
+// as scripts until it is known that the server has the library, that its code is ours, and that it runs.
+// Commands that charge nothing find that out. So it does not matter in which words a server or
+// proxy refuses functions: no charge is sent to find out, and none is sent twice.
+type server struct {
+	functions atomic.Bool
+	looked    atomic.Int64 // when it was last found out, in nanoseconds since 1970
+	next      atomic.Int64 // when to find out again
+	load      atomic.Int64 // not before, since loading the library has failed
+	lost      atomic.Bool  // the library was there, and then it was not
+	said      sync.Map     // the codes that have been logged
+}
+
+// How long until a server is inspected again: if it has the library, if it has none or refuses scripts too, and if
+// it did not answer or has lost the library.
+const (
+	findFunctions = 10 * time.Minute
+	findScripts   = time.Minute
+	findAnswer    = time.Second
+)
+
+// server returns what the store knows of the server at an address.
+func (w *wire) server(address string) *server {
+	found, ok := w.servers.Load(address)
+	if !ok {
+		found, _ = w.servers.LoadOrStore(address, new(server))
+	}
+	return found.(*server)
+}
+
+// run runs a program. It fills in the first two arguments.
+func (w *wire) run(send batch.Send, p *program, args []any) ([]any, error) {
+	key, _ := args[head].(string)
+	s := w.server(w.batches.Server(key))
+	if now, next := time.Now(), s.next.Load(); !w.options.NoFunctions && now.UnixNano() >= next && s.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
+		own, _, _ := strings.Cut(key, "}")
+		go w.batches.Ask(key, func(send batch.Send) error { return w.inspect(send, s, own+"}") })
+	}
+	if s.functions.Load() {
+		args[0], args[1] = "fcall", p.function
+		reply, err := send(args, head)
+		switch {
+		case err == nil:
+			return reply, nil
+		case unloaded(err):
+			s.functions.Store(false)
+			s.lost.Store(true)
+			s.next.Store(s.looked.Load() + int64(findAnswer)) // one of two servers behind a proxy may have it
+		case !asScript(err):
+			s.next.Store(min(s.next.Load(), time.Now().Add(findAnswer).UnixNano()))
+			return nil, err
+		}
+	}
+	args[0], args[1] = "evalsha", p.digest
+	reply, err := send(args, head)
+	if err != nil && unloaded(err) {
+		args[0], args[1] = "eval", p.source
+		reply, err = send(args, head)
+	}
+	return reply, err
+}
+
+// inspect finds out how a server runs programs, and whether keys of several users can be in one command. It charges
+// nothing: it peeks at keys that no user has. The first is in a slot of the server.
+func (w *wire) inspect(send batch.Send, s *server, key string) error {
+	if key == "" {
+		return nil
+	}
+	s.looked.Store(time.Now().UnixNano())
+	lacks, wait := errNoFunctions, findFunctions
+	if !w.options.NoFunctions {
+		lacks = w.findLibrary(send, s, key)
+	}
+	if lacks != nil {
+		if wait = findScripts; asScript(lacks) { // a replica may be promoted
+			wait = findAnswer
+		}
+		if err := w.try(send, "eval", take.source, key); err != nil {
+			if refuses(err) {
+				s.say("redisstore: Redis runs neither functions nor scripts, so it decides nothing; permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0", "redis-no-scripts", brief{err})
+			} else {
+				wait = findAnswer
+			}
+			s.next.Store(time.Now().Add(wait).UnixNano())
+			return fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0, or connect to Redis without the proxy before it", brief{lacks}, brief{err})
+		}
+	}
+	s.functions.Store(lacks == nil)
+	s.next.Store(time.Now().Add(wait).UnixNano())
+	if (s.lost.Swap(false) || lacks != nil) && !w.batches.Sharded() && w.severalServers(send) {
+		w.batches.SendApart()
+	}
+	return nil
+}
+
+// findLibrary loads the library unless it is there, and reports why it cannot be used. Whoever may load
+// libraries can replace it by another of the same name, so its code is compared.
+func (w *wire) findLibrary(send batch.Send, s *server, key string) error {
+	list := func() (string, error) {
+		reply, err := send([]any{"function", "list", "libraryname", "tailcut_" + version, "withcode"}, 0)
+		if err != nil {
+			return "", err
+		}
+		return codeOf(reply)
+	}
+	code, err := list()
+	if err == nil && code == "" {
+		if time.Now().UnixNano() < s.load.Load() {
+			return errNoFunctions
+		}
+		_, failed := send([]any{"function", "load", library}, 0)
+		if code, err = list(); err == nil && code == "" { // unless another process was faster
+			s.load.Store(time.Now().Add(findFunctions).UnixNano())
+			s.say("redisstore: Redis runs scripts, which take up to twice the CPU time, because the library of functions cannot be loaded; have an administrator load it, as the package documentation says", "redis-no-library", failed)
+			return cmp.Or(failed, errNoFunctions)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case code != library:
+		err = errors.New("a library of functions has the name of this one and other code")
+		s.say("redisstore: somebody has replaced the library of functions on Redis, so scripts are run; find out who may use FUNCTION LOAD, and delete the library", "redis-foreign-library", err)
+		return err
+	}
+	return w.try(send, "fcall", take.function, key)
+}
+
+var errNoFunctions = errors.New("not used")
+
+// codeOf returns the code of the library that FUNCTION LIST has listed, or "" if there is none.
+func codeOf(reply []any) (code string, err error) {
+	if len(reply) == 0 {
+		return "", nil
+	}
+	switch fields := reply[0].(type) {
+	case map[any]any:
+		code, _ = fields["library_code"].(string)
+	case []any:
+		for i := 1; i < len(fields); i += 2 {
+			if fields[i-1] == "library_code" {
+				code, _ = fields[i].(string)
+			}
+		}
+	}
+	if code == "" {
+		return "", ErrReply
+	}
+	return code, nil
+}
+
+// say logs what is wrong about a server, once.
+func (s *server) say(what, code string, err error) {
+	if _, again := s.said.LoadOrStore(code, true); !again {
+		slog.Default().Warn(what, "code", code, "error", err)
+	}
+}
+
+// refuses reports whether an error says that the server does not allow a command. It reports false
+// for errors of a state that ends, such as LOADING or NOAUTH.
+func refuses(err error) bool {
+	code, _, _ := strings.Cut(err.Error(), " ")
+	return isReply(err) && (code == "ERR" || code == "NOPERM" || code != strings.ToUpper(code))
+}
+
+// isReply reports whether an error is Redis's reply.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// unloaded reports whether an error says that the server lacks the library or the script. Nothing was run.
+func unloaded(err error) bool {
+	return redis.HasErrorPrefix(err, "Function not found") || redis.HasErrorPrefix(err, "NOSCRIPT")
+}
+
+// asScript reports whether an error of FCALL says that nothing was run, and the script may
+// still answer. A function may write, so if Redis is out of memory or a replica, it refuses the
+// function whole. It refuses a script only when that writes, and peeks and refusals do not.
+func asScript(err error) bool {
+	return redis.HasErrorPrefix(err, "OOM") || redis.HasErrorPrefix(err, "READONLY")
+}
