@@ -1,7 +1,7 @@
-// Package keyfuncs reads from a request who acts and what they do.
+// Package keyfuncs reads the user and the action from a request.
 //
-// A limit counts per user and per action. A [Func] reads one of the two from a request. You
-// name both for every route, first the user and then the action. There is no default:
+// A limit counts per user and per action. A [Func] reads one of them. You name both for every
+// route, the user first. There is no default:
 //
 //	user := keyfuncs.ContextValue(userKey{}) // set by your login
 //
@@ -10,37 +10,45 @@
 //
 // Gin and Echo take these functions too: ginlimit.From(user), echolimit.From(user).
 //
-// A program that swaps the two does not compile, or panics at start-up. Exception: if both are functions of
-// your own, or come from an adapter's From, from [First] or from [Join], nothing tells them apart.
+// A program that swaps user and action does not compile, or panics at start-up. But if you wrote
+// both functions, or both come from an adapter's From, from [First] or from [Join], nothing tells
+// them apart.
 //
 // # Which function for which setup
 //
-//	Your setup                                             Use
-//	your login middleware stores the user's id             ContextValue(key)
-//	a gateway authenticates and sets a header              Header(name)
-//	an API key, checked before the limit                   ContextValue(key) of its owner
-//	basic authentication, checked before the limit         BasicAuthUser()
-//	users, and visitors who are not logged in              First(ContextValue(key), RemoteIP)
-//	per user, and per address too                          two limits: see "By user and by address"
-//	no users; clients connect to your server directly      RemoteIP
-//	no users; your proxies append to X-Forwarded-For,      ForwardedIP(the proxies' prefixes...)
-//	or to Forwarded
-//	no users; a CDN in front of your own nginx             ForwardedIP(the CDN's prefixes, nginx's): see "Behind a proxy"
-//	no users; an edge proxy sets its own header            TrustedHeaderIP(name, the proxy's prefixes...)
-//	no users; your nginx connects by a unix socket         ForwardedIP(UnixSocket)
-//	no users; a cloud's load balancer                      ForwardedIP(its prefixes...): see "Behind a proxy"
-//	no users; proxies whose prefixes change                a Proxies, and its ForwardedAddr
-//	no users; Docker, or a published port of a container   RemoteIP, and the port in host mode: see "Containers"
-//	no users; Kubernetes without an ingress                RemoteIP, and externalTrafficPolicy: Local: see "Containers"
-//	no users; Kubernetes with an ingress                   ForwardedIP(the pods' prefixes...): see "Containers"
-//	no users; sites that own an IPv6 /56 or /48            three limits: see "Networks of IPv6"
-//	a login form, where no user is authenticated yet       two limits: see "Logins"
-//	one limit for all clients together                     Everyone
-//	anything else, such as a tenant                        your own Func
+//	Users are known                                  Use
+//	your login middleware stores the user's id       ContextValue(key)
+//	a gateway authenticates and sets a header        Header(name)
+//	an API key, checked before the limit             ContextValue(key) of its owner
+//	basic authentication, checked before the limit   BasicAuthUser()
+//	users, and visitors who are not logged in        First(ContextValue(key), RemoteIP)
+//	per user, and per address too                    two limits: see "By user and by address"
 //
-// Only use a key that the client cannot choose. A client that can choose its key gets a
-// fresh quota with each new key, and can use up another user's quota. That includes an API key that
-// has not been checked yet.
+//	Users are not known                              Use
+//	clients connect to your server directly          RemoteIP
+//	your proxies append to X-Forwarded-For,          ForwardedIP(the proxies' prefixes...)
+//	  or to Forwarded
+//	a CDN in front of your own nginx                 ForwardedIP(the CDN's prefixes, nginx's):
+//	                                                 see "Behind a proxy"
+//	an edge proxy sets its own header                TrustedHeaderIP(name, the proxy's prefixes...)
+//	your nginx connects by a unix socket             ForwardedIP(UnixSocket)
+//	a cloud's load balancer                          ForwardedIP(its prefixes...):
+//	                                                 see "Behind a proxy"
+//	proxies whose prefixes change                    the ForwardedAddr of a Proxies
+//	Docker, or a published port of a container       RemoteIP, and the port in host mode:
+//	                                                 see "Containers"
+//	Kubernetes without an ingress                    RemoteIP, and externalTrafficPolicy: Local:
+//	                                                 see "Containers"
+//	Kubernetes with an ingress                       ForwardedIP(the pods' prefixes...):
+//	                                                 see "Containers"
+//	sites that own an IPv6 /56 or /48                three limits: see "Networks of IPv6"
+//	a login form                                     two limits: see "Logins"
+//	one limit for all clients together               Everyone
+//	anything else, such as a tenant                  your own Func
+//
+// Only use a key that the client cannot choose. If a client can choose its key, each new key gives
+// it a fresh quota, and it can use up the quota of another user. An API key that has not been
+// checked yet is such a key.
 //
 // # By user and by address
 //
@@ -50,87 +58,92 @@
 //	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("reply-address"))(h)
 //	h = nethttp.Limit(perUser, user, keyfuncs.Action("reply"))(h)
 //
-// With one action for both, a user who registers as 203.0.113.77 has the same key as clients at
-// that address. They share bans, and counts if kind and period are the same, so any user could get
-// any address banned. PerUser limits and bans ignore the action: give each limiter its own store,
-// and in Redis its own Prefix.
+// If both had one action, a user who registers as 203.0.113.77 would have the same key as the
+// clients at that address. They would share bans, and counts if kind and period are the same. So
+// any user could get any address banned. PerUser limits and bans ignore the action: give each such
+// limiter its own store, and in Redis its own Prefix.
 //
 // # Behind a proxy
 //
-// Behind a proxy [RemoteIP] is the proxy's address, so all clients share one limit. The
-// client's address is then in a header. But every client can send that header, so trust it
-// only from one of your proxies. [ForwardedIP] and [TrustedHeaderIP] take the proxies'
-// addresses and ignore the header of any other peer. Use one of them in place of RemoteIP,
-// also inside [First] and [Join].
+// Behind a proxy [RemoteIP] is the proxy's address, so all clients share one limit. The client's
+// address is then in a header. Every client can send that header too, so trust it only from your
+// proxies. [ForwardedIP] and [TrustedHeaderIP] take the proxies' addresses, and ignore the header
+// of any other peer. Use one of them in place of RemoteIP, also inside [First] and [Join].
 //
-// ForwardedIP reads X-Forwarded-For, and Forwarded ([RFC 7239]). A proxy that writes one of them passes on the
-// other one as the client has sent it. So have your proxies remove the header that they do not write:
+// ForwardedIP reads X-Forwarded-For, and Forwarded ([RFC 7239]). A proxy that writes one of the two
+// headers passes on the other one as the client has sent it. So have your proxies remove the header
+// that they do not write:
 //
 //	proxy_set_header Forwarded "";
 //
-// Without that, a client that sends it gets 400 until ForwardedIP has learned which of the two your proxies write.
+// Otherwise a client that sends that header may get 400, until ForwardedIP has learned which header
+// your proxies write.
 //
-// A list of prefixes that is not renewed is wrong some day: the clients of a new edge of your CDN are then one
-// client, the edge. A [Proxies] has prefixes that the program replaces while it runs. Its example loads the list
-// that a CDN publishes.
-//
-// [RemoteAddr], [ForwardedAddr] and [TrustedHeaderAddr] return the whole address instead of a key, for
-// a list of prefixes that are not limited, or that are denied. See the example of ForwardedAddr.
+// A CDN adds edges. If your list of prefixes is old, all clients of a new edge are limited as one
+// client. A [Proxies] has prefixes that the program replaces while it runs. Its example loads the
+// list that a CDN publishes.
 //
 // If a CDN is in front of your own nginx, both append to X-Forwarded-For, and your server's peer is
-// the nginx. Trust both: the nginx's address, and the prefixes that the CDN publishes. The example "Cdn" of
-// ForwardedIP shows what each request then counts as. In nginx:
+// the nginx. Trust both: the nginx's address, and the prefixes that the CDN publishes. The example
+// "Cdn" of ForwardedIP shows what each request then counts as. In nginx:
 //
 //	proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
 //
-// Do not read the CDN's own header, such as CF-Connecting-IP, behind such an nginx. The nginx passes it
-// on from a client that connects past the CDN.
+// Do not read the CDN's own header, such as CF-Connecting-IP, behind such an nginx. If a client
+// connects past the CDN, the nginx passes on what the client wrote there.
 //
 // Load balancers differ in what they append to X-Forwarded-For, and so in what to trust:
 //
-//	AWS (ALB)               the client. Trust the subnets of the load balancer
-//	Azure (gateway)         the client and its port. Trust the gateway's subnet
-//	Google (application)    the client, and then the load balancer's own public address. Trust
-//	                        130.211.0.0/22, 35.191.0.0/16 and the address of the forwarding rule, or
-//	                        all clients are one
-//	NetScaler               the client, IPv6 in brackets. Trust its own addresses
-//	nginx on a unix socket  what proxy_set_header says, as above. Trust UnixSocket
+//	AWS (ALB)               It appends the client. Trust the subnets of the load balancer.
+//	Azure (gateway)         It appends the client and its port. Trust the gateway's subnet.
+//	Google (application)    It appends the client, and then its own public address. Trust
+//	                        130.211.0.0/22, 35.191.0.0/16 and the address of the forwarding rule.
+//	                        Otherwise all clients are limited as one.
+//	NetScaler               It appends the client, IPv6 in brackets. Trust its own addresses.
+//	nginx on a unix socket  It sends what proxy_set_header says, as above. Trust UnixSocket.
 //
-// An nginx on the same host that connects by a unix socket has no address. [UnixSocket] trusts it, and
-// everybody else who may open the socket.
+// An nginx on the same host that connects by a unix socket has no address. [UnixSocket] trusts it,
+// and every other program that may open the socket.
 //
-// Do not use middleware that copies such a header into RemoteAddr without a check, as
-// chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
-// has its own quota.
+// Do not use middleware that copies such a header into RemoteAddr without a check, as chi's RealIP
+// and gorilla's ProxyHeaders do. Each address that a client invents would then have its own quota.
+//
+// [RemoteAddr], [ForwardedAddr] and [TrustedHeaderAddr] return the whole address instead of a key.
+// Use them for a list of addresses to let through or to deny: see the example of ForwardedAddr.
 //
 // # Containers
 //
-// If the packets of clients go through address translation, all clients have the address of the host or node
-// that translates. No header has the client's then, and neither RemoteIP nor ForwardedIP can know it. So
-// change what is in front:
+// If clients' packets go through address translation, all clients have the address of the host or
+// node that translates. No header has the client's address, so neither RemoteIP nor ForwardedIP can
+// know it. Change what is in front of the server:
 //
-//	docker run -p, with the userland proxy  bind the host's network, --network host, or disable userland-proxy;
-//	                                        rootless Docker and Podman: run a proxy on the host, and ForwardedIP
-//	Docker Swarm, published ports           mode: host for the port, instead of the ingress network
-//	Kubernetes, NodePort and LoadBalancer   externalTrafficPolicy: Local in the Service
-//	Kubernetes, an ingress controller       the same in the controller's Service, and ForwardedIP with the
-//	                                        pods' network in which the controller runs
-//	a TCP load balancer                     let it keep the source address, or put an HTTP proxy behind it that
-//	                                        reads the PROXY protocol
+//	docker run -p, with the     Use the host's network (--network host), or disable userland-proxy.
+//	  userland proxy            For rootless Docker and Podman, run a proxy on the host, and use
+//	                            ForwardedIP.
+//	Docker Swarm, published     Publish the port with mode: host instead of the ingress network.
+//	  ports
+//	Kubernetes, NodePort and    Set externalTrafficPolicy: Local in the Service.
+//	  LoadBalancer
+//	Kubernetes, an ingress      Set the same in the controller's Service, and use ForwardedIP with
+//	  controller                the network of the pods in which the controller runs.
+//	a TCP load balancer         Let it keep the source address, or put an HTTP proxy behind it that
+//	                            reads the PROXY protocol.
 //
 // # Addresses
 //
-// An IPv4 address is one key. For IPv6 the key is the first 64 bits, because one host can use
-// every address of a /64. [Subnet] groups larger networks. Behind NAT64 all IPv4 clients are in one /64,
-// so the key of an address in 64:ff9b::/96 is its IPv4 address. If your network has a prefix of its own, say
-// so as in the example "Nat64". A peer is trusted by the address as it came.
+// An IPv4 address is one key. For IPv6 the key is the first 64 bits, because one host can use every
+// address of a /64. [Subnet] groups larger networks.
+//
+// Behind NAT64 all IPv4 clients are in one /64. So the key of an address in 64:ff9b::/96 is its
+// IPv4 address. If your network uses a different prefix for NAT64, say so as in the example
+// "Nat64". For the question whether a peer is trusted, the address counts as it came.
 //
 // # Networks of IPv6
 //
-// Many sites own more than a /64. A home has a /56, which is 256 networks of /64, and a company a /48, which is
-// 65,536. A client that uses all of its networks has a quota for each /64. A limit per /48 alone would make all homes of
-// a /48 one user. So limit the /48 too, by a higher limit. nethttp.LimitAll decides all limits together, and
-// charges none if one refuses:
+// Many sites own more than a /64, so a client can use many networks, each with its own quota. A
+// home has a /56, which is 256 networks of /64, and a company has a /48, which is 65,536. A limit
+// per /48 alone would make all homes of a /48 one user. So add a higher limit per /56 and per /48.
+// nethttp.LimitAll decides all limits together, and charges none if one refuses:
 //
 //	address := keyfuncs.ForwardedAddr(proxies...)
 //	h = nethttp.LimitAll(
@@ -138,19 +151,22 @@
 //		nethttp.By(perHome, keyfuncs.Subnet{IPv6: 56}.Of(address), keyfuncs.Action("search-56")),
 //		nethttp.By(perSite, keyfuncs.Subnet{IPv6: 48}.Of(address), keyfuncs.Action("search-48")))(h)
 //
-// For IPv4 all three keys are the address, so the lowest limit binds. The price is a state for each network, and
-// three decisions for a request: about three times the time of one in process, and still one round trip on a single Redis
-// server. In a Cluster the three keys are in different slots: see core.All. Neighbours in a /48 share the highest limit.
-// The package's example "NetworksOfIPv6" runs this.
+// For IPv4 all three keys are the address, so the lowest limit binds. Neighbors in a /48 share the
+// highest limit. The package's example "NetworksOfIPv6" runs this.
+//
+// The price is a state for each network, and three decisions for each request. In process that
+// takes about three times the time of one decision. On a single Redis server it is still one round
+// trip. In a Cluster the three keys are in different slots: see core.All.
 //
 // # Logins
 //
-// At a login no user is authenticated yet, and the name is only a claim. A limit on the name
-// alone lets any client lock its owner out. Use two limits that count failures only: one per account and address,
-// and one per address. The program examples/login is this recipe, for net/http and Gin, with a form and JSON.
+// At a login no user is authenticated yet, and anybody can send any name. A limit on the name alone
+// lets any client lock its owner out. Use two limits that count only failures: one per account and
+// address, and one per address. The program examples/login does this, for net/http and Gin, with a
+// form and with JSON.
 //
-// This locks an account for an address after five failures, for 15 minutes and then for longer. An address has
-// 20 failures in 15 minutes, whatever the names are:
+// The code below locks an account for an address after five failures, for 15 minutes and then for
+// longer. An address has 20 failures in 15 minutes, whatever the names are:
 //
 //	perAccount, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
 //	perAccount, err = perAccount.With(core.BanPolicy{
@@ -171,45 +187,54 @@
 //
 //	h = http.MaxBytesHandler(limit(http.HandlerFunc(login)), 4<<10)
 //
-// Right passwords count nothing. After the fifth failure the next attempt is refused and starts the lock, even
-// with the right password. Of an account and address at most five attempts are checked at the same time, and of an
-// address 20. With MaxWait further ones wait for their turn, such as those of an office in the morning. An attempt
-// that has waited for so long is told to come back in a second, which starts no lock.
+// Right passwords count nothing. After the fifth failure the next attempt is refused and starts the
+// lock, even with the right password.
 //
-// MaxBytesHandler is outside of the limit, because the key function reads the body, for locked accounts too.
-// Without it, a form may have 10 MB, and a multipart form writes any number of bytes to the disk.
-// http.TimeoutHandler is outside too: inside, more guesses are checked at the same time, as package nethttp says
-// under "Only failures".
+// At most five attempts of an account and address are checked at the same time, and 20 of an
+// address. With MaxWait, further attempts wait for their turn, such as those of an office in the
+// morning. If an attempt has waited for MaxWait, it is answered 429 with Retry-After: 1, which
+// starts no lock.
 //
-// The key has the account's ID, so all spellings of a name that the look-up accepts are one account. Names that are
-// no account have no key: they share that of the address. With keys of their own, one client with a /48 of
-// IPv6 addresses could fill the store with locked names that it made up, two keys each, and a full store refuses
-// new users. memorystore.Options.MaxKeys bounds it, by default at 1,048,576 keys. On the other hand only accounts
-// lock after five failures, so a client may find out which names are accounts. The headers tell it at once, unless
-// Config.Headers is gate.NoHeaders.
+// Mount MaxBytesHandler outside of the limit, because the key function reads the body, for locked
+// accounts too. Without it, a form may have 10 MB, and a multipart form writes any number of bytes
+// to the disk. Mount http.TimeoutHandler outside too. If it is inside, more guesses are checked at
+// the same time: see "Only failures" of package nethttp.
 //
-// A third limit, on the failures of everyone together, must not refuse. One client with a /48 can make thousands,
-// and would lock everybody out. Give its limiter the store core.Shadow(store), and have core/metrics alert on
-// what it would refuse. Against guesses from many addresses, limit the failures per account over all addresses, but
-// only for clients without a signed cookie that the account's last success has set. So its owner is not locked out.
+// The key has the account's ID, so all spellings of a name that the look-up accepts are one
+// account. A name that is no account has no key, and only the limit per address decides. If such
+// names had keys, one client with a /48 of IPv6 addresses could fill the store with locked names
+// that it made up, two keys each, and a full store refuses new users. (memorystore.Options.MaxKeys
+// bounds a store, by default at 1,048,576 keys.)
 //
-// To end a lock, call Limiter.Reset and then Limiter.Unban. In the other order, an attempt between the two calls is
-// refused, because the failures still count, and starts the lock again. The user is the key of Join, such as
-// alice:203.0.113.9. The package's example "FailedLogins" runs this.
+// But then only accounts lock after five failures, so a client may find out which names are
+// accounts. The headers show it at once, unless Config.Headers is gate.NoHeaders.
 //
-// A JSON body is read by middleware outside of the limit, as in examples/login, or in the handler. If it is the
-// handler, or if failures are answered with 200, as GraphQL does, OnlyFailures of the middleware counts no failure
-// and locks nothing. Then give the limiter core.OnlyFailures, and call Allow and Surcharge in the handler or
-// resolver: see the example "Login" of nethttp.Allow.
+// A third limit, on the failures of everyone together, must not refuse. Otherwise one client with a
+// /48 could make thousands of failures and lock everybody out. Give its limiter the store
+// core.Shadow(store), and have core/metrics alert on what it would refuse.
 //
-// With basic authentication, a Limit outside of the check reads the name, as
-// Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit
-// answers 400. Mount a handler outside that answers it 401 with WWW-Authenticate.
+// Against guesses from many addresses, limit the failures per account over all addresses. Apply
+// this limit only to clients without a signed cookie that the account's last success has set. Then
+// the owner is not locked out.
+//
+// To end a lock, call Limiter.Reset and then Limiter.Unban. In the other order, an attempt between
+// the two calls is refused, because the failures still count, and starts the lock again. The user
+// is the key of Join, such as alice:203.0.113.9. The package's example "FailedLogins" runs this.
+//
+// A JSON body is read by middleware outside of the limit, as in examples/login, or in the handler.
+// If the handler reads it, or if failures are answered with 200, as GraphQL does, the middleware's
+// OnlyFailures counts no failure and locks nothing. In these cases give the limiter
+// core.OnlyFailures, and call Allow and Surcharge in the handler or resolver: see the example
+// "Login" of nethttp.Allow.
+//
+// With basic authentication, a Limit outside of the check reads the name, as Join(BasicAuthUser(),
+// RemoteIP). A browser first sends a request without a name, which the Limit answers 400. So mount
+// a handler outside that answers such a request 401 with WWW-Authenticate.
 //
 // # Actions
 //
-// An action is a name that you give, [Action], or the route's template, [Route]. It is
-// never the path, because a client could make up paths and get a new quota with each.
+// An action is a name that you give, [Action], or the route's template, [Route]. Do not use the
+// path: a client could make up paths and get a new quota with each.
 //
 // # Your own function
 //
@@ -222,39 +247,41 @@
 //		return "", keyfuncs.ErrNoKey
 //	}
 //
-// [Join] makes one key of several, [First] takes the first key that there is.
+// [Join] makes one key of several. [First] takes the first key that a request has.
 //
 // # Errors
 //
-// If a request has no key, the error is [ErrNoKey]. If its key is ambiguous or does not
-// parse, it is [ErrBadKey]. The middleware answers both with 400. A Func of this package
-// returns either a key or an error. The error names what was configured, never what the
-// client sent. A configuration that cannot work panics at start-up.
+// If a request has no key, the error is [ErrNoKey]. If its key is ambiguous or does not parse, the
+// error is [ErrBadKey]. The middleware answers both with 400. A Func of this package returns either
+// a key or an error. The error names what was configured, never what the client sent. A
+// configuration that cannot work panics at start-up.
 //
 // # Warnings
 //
-// A setup that looks wrong without causing errors is logged once to slog.Default() with a code, in words that
-// say what to do:
+// A setup that looks wrong without causing errors is logged once to slog.Default() with a code, in
+// words that say what to do:
 //
 //	forwarded-untrusted    A request has a header with the client's address, and nothing checks it:
-//	                       X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP where RemoteIP or PerIP limits, or
-//	                       the header of ForwardedIP or TrustedHeaderIP from a peer that is not trusted. If one
-//	                       of your proxies sets it, pass the proxy's prefixes to ForwardedIP or PerIP. If none does, a
-//	                       client made it up. Or Header reads one of these headers, so that any client can
-//	                       choose its address.
-//	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
-//	                       from which your proxies connect.
-//	one-client             Whenever a client comes, it has another address to its left in the header, of about 50
-//	                       or more. If the client is a proxy or load balancer of yours or an edge of your CDN, as
-//	                       with Google's, trust its address too: see "Behind a proxy". The log names it.
-//	one-private-address    The first 500 requests came from one private address, or from up to three with many
-//	                       ports, and no header says more. If they are of more clients, see "Containers". If one
-//	                       program calls yours, all is well.
-//	two-clients            A request through trusted proxies was answered 400: X-Forwarded-For and Forwarded name
-//	                       different clients, and it is not known which one your proxies write. Have them remove
-//	                       the other one: see "Behind a proxy".
-//	never-a-user           The first function of a First has found no key in 1,000 requests. The error says
-//	                       why. Mount the limit inside the login.
+//	                       X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP where RemoteIP or
+//	                       PerIP limits, or the header of ForwardedIP or TrustedHeaderIP from a peer
+//	                       that is not trusted. If one of your proxies sets it, pass the proxy's
+//	                       prefixes to ForwardedIP or PerIP. If none does, a client made it up. The
+//	                       code is also logged if Header reads one of these headers, because any
+//	                       client can then choose its address.
+//	trusted-never-matches  1,000 requests had the header, and no peer was ever trusted. Give the
+//	                       prefixes from which your proxies connect.
+//	one-client             The requests of one client name many addresses to the left of its own in
+//	                       the header, about 50 or more. The client may be a proxy or load balancer
+//	                       of yours, as with Google's, or an edge of your CDN. If so, trust its
+//	                       address too: see "Behind a proxy". The log names the client.
+//	one-private-address    The first 500 requests came from one private address, or from up to three
+//	                       with many ports, and no header says more. If they are of several clients,
+//	                       see "Containers". If one program calls yours, ignore the line.
+//	two-clients            A request through trusted proxies was answered 400: X-Forwarded-For and
+//	                       Forwarded name different clients, and it is not known which header your
+//	                       proxies write. Have them remove the other one: see "Behind a proxy".
+//	never-a-user           The first function of a First has found no key in 1,000 requests. The
+//	                       error says why. Mount the limit inside the login.
 //
 // [RFC 7239]: https://www.rfc-editor.org/rfc/rfc7239
 package keyfuncs
