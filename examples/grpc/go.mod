@@ -5,7 +5,6 @@ go 1.26.0
 replace github.com/tailcut/tailcut => ../..
 
 require (
-	github.com/redis/go-redis/v9 v9.23.0
 	github.com/tailcut/tailcut v0.0.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
 	google.golang.org/grpc v1.85.0
@@ -13,8 +12,6 @@ require (
 )
 
 require (
-	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect

@@ -9,12 +9,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -26,8 +23,6 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
-	"github.com/tailcut/tailcut/core/redisstore"
-	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
 // A greets is a client.
@@ -35,12 +30,12 @@ type greets struct{ *grpc.ClientConn }
 
 const greetMethod, watchMethod = "/greet.v1.GreetService/Greet", "/greet.v1.GreetService/Watch"
 
-func (c greets) greet(ctx context.Context, name string) error {
-	return c.Invoke(ctx, greetMethod, wrapperspb.String(name), new(wrapperspb.StringValue))
+func (c greets) greet(ctx context.Context, trailer *metadata.MD) error {
+	return c.Invoke(ctx, greetMethod, wrapperspb.String("Lao Qian"), new(wrapperspb.StringValue), grpc.Trailer(trailer))
 }
 
-func (c greets) watch(ctx context.Context) error {
-	stream, err := c.NewStream(ctx, &greeter.Streams[0], watchMethod)
+func (c greets) watch(ctx context.Context, trailer *metadata.MD) error {
+	stream, err := c.NewStream(ctx, &greeter.Streams[0], watchMethod, grpc.Trailer(trailer))
 	if err == nil {
 		err = stream.SendMsg(wrapperspb.String(""))
 	}
@@ -54,7 +49,7 @@ func as(ctx context.Context, user string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer of-"+user)
 }
 
-func client(t *testing.T, calls *core.Limiter, options ...grpc.DialOption) (c greets, addr string) {
+func client(t *testing.T, calls *core.Limiter) (c greets, addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +58,7 @@ func client(t *testing.T, calls *core.Limiter, options ...grpc.DialOption) (c gr
 	s := server(calls)
 	go func() { _ = s.Serve(l) }() // until Stop
 	t.Cleanup(s.Stop)
-	conn, err := grpc.NewClient(l.Addr().String(), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,43 +66,33 @@ func client(t *testing.T, calls *core.Limiter, options ...grpc.DialOption) (c gr
 	return greets{conn}, l.Addr().String()
 }
 
+// The refusal tells the program (RetryInfo) and the client (the trailer) when to call again.
 func TestTheSixthCallIsRefused(t *testing.T) {
-	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
-	ctx := as(t.Context(), "alice")
-	for i := range 6 {
-		err := c.greet(ctx, "Lao Qian")
-		if i < 5 {
-			if err != nil {
-				t.Fatalf("call %d: %v", i+1, err)
+	for kind, call := range map[string]func(greets, context.Context, *metadata.MD) error{"unary": greets.greet, "stream": greets.watch} {
+		t.Run(kind, func(t *testing.T) {
+			c, _ := client(t, fivePerMinute(memorystore.New(nil)))
+			var trailer metadata.MD
+			for i := range 5 {
+				if err := call(c, as(t.Context(), "alice"), &trailer); err != nil {
+					t.Fatalf("call %d: %v", i+1, err)
+				}
 			}
-			continue
-		}
-		s := status.Convert(err)
-		if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 {
-			t.Fatalf("the sixth call: %v", s)
-		}
-		info, ok := s.Details()[0].(*errdetails.RetryInfo)
-		if wait := info.GetRetryDelay().AsDuration(); !ok || wait <= 0 || wait > time.Minute {
-			t.Errorf("retry in %s, want up to a minute", wait)
-		}
-	}
-	other := as(t.Context(), "xiaoming")
-	if err := c.greet(other, "Lao Qian"); err != nil {
-		t.Errorf("another user: %v", err)
-	}
-}
-
-func TestTheSixthStreamIsRefused(t *testing.T) {
-	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
-	ctx := as(t.Context(), "alice")
-	for i := range 6 {
-		want := codes.OK
-		if i == 5 {
-			want = codes.ResourceExhausted
-		}
-		if err := c.watch(ctx); status.Code(err) != want {
-			t.Errorf("stream %d: %v, want %s", i+1, err, want)
-		}
+			s := status.Convert(call(c, as(t.Context(), "alice"), &trailer))
+			if s.Code() != codes.ResourceExhausted || len(s.Details()) != 1 {
+				t.Fatalf("the sixth call: %v", s)
+			}
+			info, ok := s.Details()[0].(*errdetails.RetryInfo)
+			wait := info.GetRetryDelay().AsDuration()
+			if !ok || wait <= 0 || wait > time.Minute {
+				t.Errorf("retry in %s, want up to a minute", wait)
+			}
+			if got := trailer.Get("grpc-retry-pushback-ms"); len(got) != 1 || got[0] != pushback(t.Context(), wait) {
+				t.Errorf("the client retries in %q ms, want %s", got, wait)
+			}
+			if err := call(c, as(t.Context(), "xiaoming"), &trailer); err != nil {
+				t.Errorf("another user: %v", err)
+			}
+		})
 	}
 }
 
@@ -118,7 +103,7 @@ func TestACallWithoutAUserIsRefused(t *testing.T) {
 		for _, user := range users {
 			ctx = as(ctx, user)
 		}
-		if err := c.greet(ctx, "Lao Qian"); status.Code(err) != codes.Unauthenticated {
+		if err := c.greet(ctx, new(metadata.MD)); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("users %q: %v", users, err)
 		}
 	}
@@ -147,7 +132,7 @@ func raw(t *testing.T, addr, user string, message io.Reader) (*http.Client, *htt
 func TestARefusedCallsMessageIsNotRead(t *testing.T) {
 	c, addr := client(t, fivePerMinute(memorystore.New(nil)))
 	for range 5 {
-		if err := c.greet(as(t.Context(), "alice"), "Lao Qian"); err != nil {
+		if err := c.greet(as(t.Context(), "alice"), new(metadata.MD)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -193,50 +178,6 @@ func TestAProbeIsNotLimited(t *testing.T) {
 	}
 }
 
-// A client whose deadlines are shorter than Redis is far away changes nothing for other users:
-// Redis, where alice has used up the limit, still decides.
-func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
-	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
-	proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
-		time.Sleep(20 * time.Millisecond)
-		return reply, false
-	})
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	var mu sync.Mutex
-	unanswered := 0
-	decided := core.Observe(redisstore.New(rdb, &redisstore.Options{Timeout: time.Second}), func(_ context.Context, o core.Observation) {
-		mu.Lock()
-		defer mu.Unlock()
-		if o.Err != nil {
-			unanswered++
-		}
-	})
-	c, addr := client(t, fivePerMinute(core.Fallback(decided, memorystore.New(nil))))
-	ctx := as(t.Context(), "alice")
-	for range 5 {
-		if err := c.greet(ctx, "Lao Qian"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 100 {
-		raw, r := raw(t, addr, "eve", strings.NewReader("\x00\x00\x00\x00\x00"))
-		r.Header.Set("Grpc-Timeout", "5m")
-		if answer, err := raw.Do(r); err == nil { // else the server has reset the stream
-			_, _ = io.Copy(io.Discard, answer.Body)
-			_ = answer.Body.Close()
-		}
-	}
-	mu.Lock()
-	if unanswered < 20 {
-		t.Errorf("only %d of the 100 calls had no answer of Redis", unanswered)
-	}
-	mu.Unlock()
-	if err := c.greet(ctx, "Lao Qian"); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("alice's sixth call: %v", err)
-	}
-}
-
 // The store's error stays in the log.
 func TestWithoutADecisionTheCallIsUnavailable(t *testing.T) {
 	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
@@ -252,61 +193,6 @@ func TestACallThatCanNeverPassHasNoRetryInfo(t *testing.T) {
 	s := status.Convert(refusal(core.Decision{RetryAfter: core.Never}))
 	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 0 {
 		t.Error(s)
-	}
-}
-
-// retries has the client try a refused call up to four times, after 10 ms unless the server says another time.
-const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {
-	"maxAttempts": 4, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1,
-	"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
-
-// A client with a retry policy waits for as long as the server says, or gives up at once if it says so. Without
-// that it would try all its four attempts within 40 ms.
-func TestAClientObeysThePushback(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		limit    core.Limit // of which a first call uses all
-		deadline time.Duration
-		want     codes.Code
-		attempts int
-		waits    bool
-	}{
-		{"it waits, and passes", core.SlidingWindow(1, time.Second), 20 * time.Second, codes.OK, 2, true},
-		{"it waits without a deadline", core.SlidingWindow(1, time.Second), 0, codes.OK, 2, true},
-		{"the wait is past its deadline", core.SlidingWindow(1, time.Minute), 20 * time.Second, codes.ResourceExhausted, 1, false},
-	} {
-		for _, kind := range []string{"unary", "stream"} {
-			t.Run(c.name+"/"+kind, func(t *testing.T) {
-				var attempts atomic.Int32
-				store := core.Observe(memorystore.New(nil), func(context.Context, core.Observation) { attempts.Add(1) })
-				h, _ := client(t, core.Must(core.New(store, c.limit)), grpc.WithDefaultServiceConfig(retries))
-				call := func(ctx context.Context) error {
-					ctx = as(ctx, "alice")
-					if kind == "unary" {
-						return h.greet(ctx, "Lao Qian")
-					}
-					return h.watch(ctx)
-				}
-				if err := call(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				attempts.Store(0)
-				ctx := t.Context()
-				if c.deadline > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, c.deadline)
-					defer cancel()
-				}
-				begun := time.Now()
-				err := call(ctx)
-				if n := int(attempts.Load()); status.Code(err) != c.want || n != c.attempts {
-					t.Errorf("%v after %d attempts; want %s after %d", err, n, c.want, c.attempts)
-				}
-				if took := time.Since(begun); c.waits && took < time.Second/2 {
-					t.Errorf("it has waited for %s only", took)
-				}
-			})
-		}
 	}
 }
 

@@ -3,19 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -23,112 +18,6 @@ import (
 )
 
 const chat = "/v1/chat/completions"
-
-// Two customers, with three streams each, want more than their tokens for an hour. Answers are of any
-// length up to 4,000 tokens, and one in five is cut off by its client. In no minute do more tokens pass
-// than the quota and what three streams write that had begun before.
-func TestTokensOfAnHour(t *testing.T) {
-	const streams, longest, second = 3, 4000, 1000 // tokens
-	synctest.Test(t, func(t *testing.T) {
-		h := metered(memorystore.New(nil), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			n, _ := strconv.Atoi(r.URL.Query().Get("tokens"))
-			w.Header().Set("Content-Type", "text/event-stream")
-			chunk := []byte(strings.Repeat("data: word\n\n", second/10))
-			usage := fmt.Sprintf("data: {\"usage\":{\"total_tokens\":%d}}\n\n", (n+second/10-1)/(second/10)*(second/10))
-			for ; n > 0 && r.Context().Err() == nil; n -= second / 10 {
-				_, _ = w.Write(chunk)
-				time.Sleep(100 * time.Millisecond)
-			}
-			if r.Context().Err() == nil {
-				_, _ = w.Write([]byte(usage + "data: [DONE]\n\n"))
-			}
-		}))
-		start := time.Now()
-		for _, name := range []string{"alice", "bob"} {
-			var mu sync.Mutex
-			var passed []chunk
-			refused := 0
-			var clients sync.WaitGroup
-			for i := range streams {
-				clients.Go(func() {
-					r := rand.New(rand.NewPCG(uint64(i), uint64(len(name))))
-					for time.Since(start) < time.Hour {
-						ctx, leave := context.WithCancel(context.WithValue(t.Context(), customer{}, name))
-						if r.IntN(5) == 0 {
-							time.AfterFunc(time.Duration(r.IntN(2000))*time.Millisecond, leave)
-						}
-						w := &stream{header: http.Header{}, pass: func(n int) {
-							mu.Lock()
-							passed = append(passed, chunk{time.Since(start), n})
-							mu.Unlock()
-						}}
-						h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", fmt.Sprint(chat, "?tokens=", 1+r.IntN(longest)), strings.NewReader("{}")))
-						leave()
-						if w.status == http.StatusTooManyRequests {
-							mu.Lock()
-							refused++
-							mu.Unlock()
-							after, err := strconv.Atoi(w.header.Get("Retry-After"))
-							if err != nil {
-								t.Error(err)
-							}
-							time.Sleep(time.Duration(after) * time.Second)
-						}
-					}
-				})
-			}
-			clients.Wait()
-			start = time.Now() // of the next one
-
-			total, most := recount(passed)
-			if bound := quota + streams*longest; most > bound || most < quota*3/4 {
-				t.Errorf("%s: %d tokens passed in a minute, with a quota of %d; want about as many, and at most %d", name, most, quota, bound)
-			}
-			if total < 40*quota || refused == 0 {
-				t.Errorf("%s: %d tokens passed in an hour, and %d requests were refused", name, total, refused)
-			}
-		}
-	})
-}
-
-// A chunk is tokens that have passed, and when.
-type chunk struct {
-	at     time.Duration
-	tokens int
-}
-
-// recount returns all tokens, and the most in a minute.
-func recount(passed []chunk) (total, most int) {
-	slices.SortFunc(passed, func(a, b chunk) int { return int(a.at - b.at) })
-	within, first := 0, 0
-	for _, c := range passed {
-		total, within = total+c.tokens, within+c.tokens
-		for passed[first].at <= c.at-time.Minute {
-			within -= passed[first].tokens
-			first++
-		}
-		most = max(most, within)
-	}
-	return total, most
-}
-
-// A stream is a response that tells of the tokens that it gets.
-type stream struct {
-	header http.Header
-	status int
-	pass   func(tokens int)
-}
-
-func (s *stream) Header() http.Header { return s.header }
-
-func (s *stream) WriteHeader(status int) { s.status = status }
-
-func (s *stream) Write(p []byte) (int, error) {
-	if n := strings.Count(string(p), "data: word"); n > 0 {
-		s.pass(n)
-	}
-	return len(p), nil
-}
 
 // upstream is an API. ask has a customer send a request, and hang up when the upstream has answered begun words. It
 // returns the status.

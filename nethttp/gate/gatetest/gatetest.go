@@ -93,6 +93,20 @@ func Want(t *testing.T, w *httptest.ResponseRecorder, status int, remaining stri
 	}
 }
 
+// WantFiveReplies holds a server to a limit of five: five POSTs to path are 201, and the sixth is 429.
+func WantFiveReplies(t *testing.T, h http.Handler, path string) {
+	t.Helper()
+	for i := range 6 {
+		w, want := Do(h, "POST", path), http.StatusCreated
+		if i == 5 {
+			want = http.StatusTooManyRequests
+		}
+		if w.Code != want || w.Header().Get("X-RateLimit-Limit") != "5" || (w.Header().Get("Retry-After") != "") != (i == 5) {
+			t.Errorf("reply %d: %d, %v; want %d", i+1, w.Code, w.Header(), want)
+		}
+	}
+}
+
 // Ran counts how often a handler ran, and fails the test if it is not as often as wanted.
 type Ran struct {
 	mu sync.Mutex
