@@ -135,31 +135,6 @@ func TestTheContentType(t *testing.T) {
 	})
 }
 
-// Middleware further out sees the error, and can answer it by the central handler.
-func TestOuterMiddlewareSeesTheError(t *testing.T) {
-	inBoth(t, func(t *testing.T, v version) {
-		e := v.newEcho()
-		var seen error
-		e.use(func(next handler) handler {
-			return func(c ctx) error {
-				if seen = next(c); seen != nil {
-					v.errorHandler(c, seen)
-				}
-				return nil
-			}
-		})
-		e.add("GET", "/a", ok, v.limit(config{}, one(memory()), v.everyone(), v.action("a")))
-		want(t, do(e, "GET", "/a"), 200, "0")
-		if seen != nil {
-			t.Errorf("an allowed action returned %v", seen)
-		}
-		want(t, do(e, "GET", "/a"), 429, "0")
-		if p, ok := v.problem(seen); !ok || p.Status != 429 {
-			t.Errorf("saw %v", seen)
-		}
-	})
-}
-
 // The handler's own errors keep the headers, whatever they are.
 func TestErrorsOfTheHandler(t *testing.T) {
 	inBoth(t, func(t *testing.T, v version) {
@@ -335,30 +310,6 @@ func TestTheWriterThatIsWatched(t *testing.T) {
 			do(e, "GET", path)
 			do(e, "GET", path)
 		}
-	})
-}
-
-// A decision is only what Keep has kept.
-func TestDecision(t *testing.T) {
-	inBoth(t, func(t *testing.T, v version) {
-		ran := gatetest.NewRan(t, 2)
-		e := v.newEcho()
-		e.add("GET", "/a", func(c ctx) error {
-			ran.Now()
-			if d, ok := v.decision(c); !ok || d.Remaining != 4 || d.Limit != 5 || !d.Allowed {
-				t.Errorf("got %v, %t", d, ok)
-			}
-			return nil
-		}, func(next handler) handler {
-			return func(c ctx) error {
-				ran.Now()
-				if _, ok := v.decision(c); ok {
-					t.Error("a decision before there is one")
-				}
-				return next(c)
-			}
-		}, v.limit(config{keep: true}, five(memory()), v.everyone(), v.route))
-		do(e, "GET", "/a")
 	})
 }
 

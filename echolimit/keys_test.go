@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/keyfuncs"
 )
 
 // Requests that no route matched are one action, and are charged and refused as any
@@ -149,53 +148,6 @@ func TestValue(t *testing.T) {
 					t.Errorf("charged %q", got)
 				}
 			})
-		}
-	})
-}
-
-// Whatever a client says of its address, and whatever Echo believes of it, the peer
-// is one user.
-func TestTheAddressIsThatOfThePeer(t *testing.T) {
-	inBoth(t, func(t *testing.T, v version) {
-		store := memory()
-		e := v.newEcho()
-		believed := map[string]bool{}
-		e.add("GET", "/a", func(c ctx) error { believed[c.RealIP()] = true; return nil },
-			v.limit(config{}, five(store), v.from(keyfuncs.RemoteIP), v.route))
-		for i := range 5 {
-			ip := fmt.Sprintf("6.6.6.%d", i)
-			do(e, "GET", "/a", "X-Forwarded-For", ip, "X-Real-IP", ip)
-		}
-		want(t, do(e, "GET", "/a", "X-Forwarded-For", "6.6.6.6"), 429, "0")
-		if len(believed) != 5 {
-			t.Fatalf("Echo should have been fooled: %v", believed)
-		}
-		if got := slices.Compact(store.Actions()); !slices.Equal(got, []string{"192.0.2.1 GET /a"}) {
-			t.Errorf("charged %q", got)
-		}
-	})
-}
-
-// The functions that serve all frameworks serve Echo's.
-func TestCombined(t *testing.T) {
-	inBoth(t, func(t *testing.T, v version) {
-		store := memory()
-		who := keyfuncs.First(v.value("user"), v.from(keyfuncs.RemoteIP))
-		what := keyfuncs.Join(v.route, func(c ctx) (string, error) { return c.Param("id"), nil })
-		e := v.newEcho()
-		e.use(func(next handler) handler {
-			return func(c ctx) error {
-				if u := c.Request().Header.Get("X-User"); u != "" {
-					c.Set("user", u)
-				}
-				return next(c)
-			}
-		})
-		e.add("GET", "/a/:id", ok, v.limit(config{}, five(store), who, what))
-		do(e, "GET", "/a/7", "X-User", "alice")
-		do(e, "GET", "/a/7")
-		if want := []string{"alice [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.Actions(), want) {
-			t.Errorf("charged %q, want %q", store.Actions(), want)
 		}
 	})
 }

@@ -24,8 +24,6 @@ type (
 		Request() *http.Request
 		Path() string
 		Param(string) string
-		RealIP() string
-		Get(string) any
 		Set(string, any)
 		String(int, string) error
 		HTML(int, string) error
@@ -62,7 +60,6 @@ type (
 		value        func(string) key
 		route        key
 		allow        func(ctx, *core.Limiter, string, string, int) core.Decision
-		decision     func(ctx) (core.Decision, bool)
 		httpError    func(int, string) error
 		problem      func(error) (gate.Problem, bool)
 		encoded      func(error) any // what Echo's own error handler encodes
@@ -159,7 +156,6 @@ var v4 = version{
 	allow: func(c ctx, l *core.Limiter, user, action string, cost int) core.Decision {
 		return limitv4.Allow(c.(echov4.Context), l, user, action, cost)
 	},
-	decision:  func(c ctx) (core.Decision, bool) { return limitv4.Decision(c.(echov4.Context)) },
 	httpError: func(code int, message string) error { return echov4.NewHTTPError(code, message) },
 	problem: func(err error) (gate.Problem, bool) {
 		he, ok := err.(*echov4.HTTPError) // bare, as Echo's own handler wants it
@@ -212,7 +208,6 @@ var v5 = version{
 	newEcho: func() server {
 		e := echov5.New()
 		e.Logger = slog.New(slog.DiscardHandler)
-		e.IPExtractor = echov5.LegacyIPExtractor() // believes every client, as v4 does
 		return serverV5{e}
 	},
 	limit: func(cfg config, l *core.Limiter, user, action key) middleware {
@@ -228,7 +223,6 @@ var v5 = version{
 	allow: func(c ctx, l *core.Limiter, user, action string, cost int) core.Decision {
 		return limitv5.Allow(c.(*echov5.Context), l, user, action, cost)
 	},
-	decision:  func(c ctx) (core.Decision, bool) { return limitv5.Decision(c.(*echov5.Context)) },
 	httpError: func(code int, message string) error { return echov5.NewHTTPError(code, message) },
 	problem: func(err error) (gate.Problem, bool) {
 		var p *limitv5.Problem

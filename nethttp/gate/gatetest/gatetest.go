@@ -5,7 +5,6 @@ import (
 	"context"
 	"log"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // A Store remembers what it was asked.
@@ -145,19 +145,32 @@ func (d Discard) Write(b []byte) (int, error) { return len(b), nil }
 // WriteHeader does nothing.
 func (d Discard) WriteHeader(int) {}
 
-// Benchmark measures POST /likes by alice, named in X-User-ID, with each handler, in a
-// sub-benchmark of its name.
-func Benchmark(b *testing.B, adapter string, handlers map[string]http.Handler) {
-	for _, name := range slices.Sorted(maps.Keys(handlers)) {
-		h := handlers[name]
-		b.Run("adapter="+adapter+"/"+name, func(b *testing.B) {
+// Benchmark measures what a middleware adds to a route that answers POST /likes with 204: limit=none is the route
+// alone, and limited is the route behind a limit by X-User-ID.
+func Benchmark(b *testing.B, adapter string, route http.Handler, limited func(keep bool, hs gate.Headers, l *core.Limiter) http.Handler) {
+	plenty := core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))
+	never := core.Funnel(1, core.Per(1, 100*24*time.Hour))
+	by := func(l core.Limit, keep bool, hs gate.Headers) http.Handler {
+		return limited(keep, hs, core.Must(core.New(memorystore.New(nil), l)))
+	}
+	for _, c := range []struct {
+		name string
+		h    http.Handler
+	}{
+		{"limit=funnel/keys=1", by(plenty, false, 0)},
+		{"limit=funnel/keys=1/ietf=on", by(plenty, false, gate.XRateLimitAndIETF)},
+		{"limit=funnel/keys=1/keep=on", by(plenty, true, 0)},
+		{"limit=funnel/keys=1/verdict=refused", by(never, false, 0)},
+		{"limit=none", route},
+	} {
+		b.Run("adapter="+adapter+"/"+c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			r := httptest.NewRequest("POST", "/likes", nil)
 			r.Header.Set("X-User-ID", "alice")
 			w := Discard{}
 			for b.Loop() {
 				clear(w)
-				h.ServeHTTP(w, r)
+				c.h.ServeHTTP(w, r)
 			}
 		})
 	}
