@@ -92,13 +92,6 @@ func TestRemoteIP(t *testing.T) {
 	}
 }
 
-func TestAnIPv6SiteIsOneKey(t *testing.T) {
-	for i := range 1000 {
-		key, err := keyfuncs.RemoteIP(from(fmt.Sprintf("[2001:db8:1:2:%x:%x::%x]:%d", i*7, i*31, i, 1024+i), ""))
-		check(t, key, err, "2001:db8:1:2::/64", nil)
-	}
-}
-
 func TestSubnet(t *testing.T) {
 	const v4, v6 = "203.0.113.9", "2001:db8:1:2:3:4:5:6"
 	ok := prefixes("10.0.0.0/8")
@@ -192,6 +185,7 @@ func TestAddr(t *testing.T) {
 	}
 }
 
+// The forms of an address are in TestRemoteIP.
 func TestForwardedIP(t *testing.T) {
 	badKey := keyfuncs.ErrBadKey
 	const proxy = "10.0.0.1:80"
@@ -208,13 +202,11 @@ func TestForwardedIP(t *testing.T) {
 		{"trusted_hops_are_passed", proxy, []string{"6.6.6.6, 203.0.113.9, 10.0.0.7, 10.0.0.8"}, "203.0.113.9", nil},
 		{"a_trusted_hop_in_the_middle_does_not_count", proxy, []string{"6.6.6.6, 10.0.0.7, 203.0.113.9, 10.0.0.8"}, "203.0.113.9", nil},
 		{"a_mapped_hop_is_recognised", proxy, []string{"1.1.1.1, ::ffff:10.0.0.7"}, "1.1.1.1", nil},
-		{"a_mapped_hop_in_hex_is_recognised", proxy, []string{"1.1.1.1, ::FFFF:A00:7"}, "1.1.1.1", nil},
 		{"a_mapped_peer_is_recognised", "[::ffff:10.0.0.1]:80", []string{"203.0.113.9"}, "203.0.113.9", nil},
 		{"a_mapped_prefix_is_recognised", "172.16.0.1:80", []string{"203.0.113.9, 172.31.255.255"}, "203.0.113.9", nil},
 		{"outside_the_mapped_prefix_is_a_client", "172.16.0.1:80", []string{"6.6.6.6, 172.32.0.1"}, "172.32.0.1", nil},
 		{"a_v6_proxy_is_recognised", "[2001:db8:ffff::1]:80", []string{"203.0.113.9, 2001:db8:ffff::2"}, "203.0.113.9", nil},
 		{"a_zone_does_not_hide_a_proxy", "[2001:db8:ffff::1%eth0]:80", []string{"203.0.113.9, 2001:db8:ffff::2%x"}, "203.0.113.9", nil},
-		{"a_mapped_client_is_v4", proxy, []string{"::FFFF:CB00:7109"}, "203.0.113.9", nil},
 		{"a_v6_client_is_his_64", proxy, []string{"2001:db8:1:2::7"}, "2001:db8:1:2::/64", nil},
 		{"spaces_and_tabs_are_trimmed", proxy, []string{"6.6.6.6 ,\t 203.0.113.9\t,  10.0.0.7 "}, "203.0.113.9", nil},
 		{"garbage_left_of_the_client_is_not_looked_at", proxy, []string{"junk:{x}\x01,,0.0.0.0, 203.0.113.9"}, "203.0.113.9", nil},
@@ -227,15 +219,12 @@ func TestForwardedIP(t *testing.T) {
 		{"only_trusted_ones_are_the_peer", proxy, []string{"10.0.0.9, 10.0.0.8", "::ffff:10.0.0.7"}, "10.0.0.1", nil},
 
 		{"a_v4_port_is_dropped", proxy, []string{"6.6.6.6, 203.0.113.9:5555"}, "203.0.113.9", nil},
-		{"the_least_port_too", proxy, []string{"203.0.113.9:0"}, "203.0.113.9", nil},
-		{"the_greatest_port_too", proxy, []string{"203.0.113.9:65535"}, "203.0.113.9", nil},
 		{"a_v6_port_is_dropped", proxy, []string{"6.6.6.6, [2001:db8:1:2::7]:5555"}, "2001:db8:1:2::/64", nil},
 		{"brackets_are_dropped", proxy, []string{"[2001:db8:1:2::7]"}, "2001:db8:1:2::/64", nil},
 		{"brackets_around_a_mapped_address_are_dropped", proxy, []string{"[::ffff:203.0.113.9]:1"}, "203.0.113.9", nil},
 		{"a_trusted_hop_with_a_port_is_passed", proxy, []string{"203.0.113.9:5555, 10.0.0.7:80"}, "203.0.113.9", nil},
 		{"a_trusted_hop_in_brackets_is_passed", proxy, []string{"203.0.113.9, [2001:db8:ffff::2], [2001:db8:ffff::3]:80"}, "203.0.113.9", nil},
 		{"v6_without_brackets_is_not_split", proxy, []string{"2001:db8:1:2:3:4:5:80"}, "2001:db8:1:2::/64", nil},
-		{"nor_if_it_is_short", proxy, []string{"2001:db8::80"}, "2001:db8::/64", nil},
 		{"nat64_is_its_v4", proxy, []string{"64:ff9b::203.0.113.9"}, "203.0.113.9", nil},
 		{"nat64_with_a_port_is_its_v4", proxy, []string{"[64:ff9b::203.0.113.9]:5555"}, "203.0.113.9", nil},
 		{"a_hop_in_nat64_is_never_the_trusted_v4", proxy, []string{"203.0.113.9, 64:ff9b::10.1.2.3"}, "10.1.2.3", nil},
@@ -250,37 +239,25 @@ func TestForwardedIP(t *testing.T) {
 		{"two_ports_are_bad", proxy, []string{"203.0.113.9:80:80"}, "", badKey},
 		{"a_port_alone_is_bad", proxy, []string{":80"}, "", badKey},
 		{"v4_in_brackets_is_bad", proxy, []string{"[203.0.113.9]"}, "", badKey},
-		{"v4_in_brackets_with_a_port_is_bad", proxy, []string{"[203.0.113.9]:80"}, "", badKey},
 		{"one_bracket_is_bad", proxy, []string{"[2001:db8::1"}, "", badKey},
-		{"the_other_bracket_is_bad", proxy, []string{"2001:db8::1]"}, "", badKey},
 		{"brackets_twice_are_bad", proxy, []string{"[[2001:db8::1]]"}, "", badKey},
 		{"empty_brackets_are_bad", proxy, []string{"[]"}, "", badKey},
 		{"a_space_before_the_port_is_bad", proxy, []string{"203.0.113.9 :80"}, "", badKey},
 		{"quotes_are_bad", proxy, []string{"\"[2001:db8::1]:80\""}, "", badKey},
-		{"unspecified_with_a_port_is_bad", proxy, []string{"0.0.0.0:80"}, "", badKey},
-		{"unspecified_in_brackets_is_bad", proxy, []string{"[::]"}, "", badKey},
 		{"unspecified_in_nat64_is_bad", proxy, []string{"64:ff9b::0.0.0.0"}, "", badKey},
 		{"an_empty_header_is_bad", proxy, []string{""}, "", badKey},
-		{"a_blank_header_is_bad", proxy, []string{" \t"}, "", badKey},
 		{"a_trailing_comma_is_bad", proxy, []string{"203.0.113.9,"}, "", badKey},
 		{"an_empty_entry_is_bad", proxy, []string{"203.0.113.9,,10.0.0.7"}, "", badKey},
 		{"a_leading_comma_after_trusted_ones_is_bad", proxy, []string{",10.0.0.7"}, "", badKey},
 		{"an_empty_last_line_is_bad", proxy, []string{"203.0.113.9", ""}, "", badKey},
 		{"unspecified_is_bad", proxy, []string{"203.0.113.9, 0.0.0.0"}, "", badKey},
-		{"unspecified_v6_is_bad", proxy, []string{"203.0.113.9, ::"}, "", badKey},
-		{"unspecified_mapped_is_bad", proxy, []string{"203.0.113.9, ::ffff:0:0"}, "", badKey},
 		{"unknown_is_bad", proxy, []string{"203.0.113.9, unknown"}, "", badKey},
 		{"garbage_behind_trusted_ones_is_bad", proxy, []string{"203.0.113.9, x, 10.0.0.7"}, "", badKey},
-		{"a_leading_zero_is_bad", proxy, []string{"1.2.3.004"}, "", badKey},
-		{"three_octets_are_bad", proxy, []string{"1.2.3"}, "", badKey},
-		{"hex_octets_are_bad", proxy, []string{"0x7f.1"}, "", badKey},
-		{"an_octet_too_large_is_bad", proxy, []string{"1.2.2.355"}, "", badKey},
 		{"no_other_white_space_is_trimmed", proxy, []string{"203.0.113.9\u00a0"}, "", badKey},
 		{"nor_a_newline", proxy, []string{"203.0.113.9\n"}, "", badKey},
 		{"a_megabyte_of_garbage_is_bad", proxy, []string{strings.Repeat("9", 1<<20)}, "", badKey},
 
 		{"a_unix_socket_has_no_key", "@", []string{"203.0.113.9"}, "", keyfuncs.ErrNoKey},
-		{"a_bad_peer_is_bad", "junk", []string{"203.0.113.9"}, "", badKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := from(tt.peer, "X-Forwarded-For", tt.lines...)
@@ -308,8 +285,6 @@ func TestTrustedHeaderIP(t *testing.T) {
 		{"the_edge's_header_is_the_client", edge, []string{"203.0.113.9"}, "203.0.113.9", nil},
 		{"of_several_lines_the_last", edge, []string{"6.6.6.6", "203.0.113.9"}, "203.0.113.9", nil},
 		{"spaces_and_tabs_are_trimmed", edge, []string{"\t 203.0.113.9 "}, "203.0.113.9", nil},
-		{"a_v6_client_is_his_64", edge, []string{"2001:DB8:1:2::7"}, "2001:db8:1:2::/64", nil},
-		{"a_mapped_client_is_v4", edge, []string{"::ffff:203.0.113.9"}, "203.0.113.9", nil},
 		{"a_mapped_edge_is_recognised", "[::ffff:10.0.0.1]:80", []string{"203.0.113.9"}, "203.0.113.9", nil},
 		{"a_client_at_the_edge_is_himself", edge, []string{"10.0.0.7"}, "10.0.0.7", nil},
 		{"no_header_is_the_peer", edge, nil, "10.0.0.1", nil},
@@ -317,20 +292,12 @@ func TestTrustedHeaderIP(t *testing.T) {
 		{"whatever_its_header", "203.0.113.9:80", []string{"a:{b}\x01" + strings.Repeat("x", 8192)}, "203.0.113.9", nil},
 		{"a_list_is_bad", edge, []string{"6.6.6.6, 203.0.113.9"}, "", badKey},
 		{"a_port_is_dropped", edge, []string{"203.0.113.9:5555"}, "203.0.113.9", nil},
-		{"brackets_are_dropped", edge, []string{"[2001:db8:1:2::7]"}, "2001:db8:1:2::/64", nil},
 		{"and_with_a_port", edge, []string{"[2001:db8:1:2::7]:5555"}, "2001:db8:1:2::/64", nil},
-		{"v6_without_brackets_is_not_split", edge, []string{"2001:db8:1:2:3:4:5:80"}, "2001:db8:1:2::/64", nil},
-		{"nat64_is_its_v4", edge, []string{"64:ff9b::203.0.113.9"}, "203.0.113.9", nil},
 		{"an_edge_in_nat64_is_never_the_trusted_v4", "[64:ff9b::10.0.0.1]:80", []string{"203.0.113.9"}, "10.0.0.1", nil},
-		{"a_port_too_large_is_bad", edge, []string{"203.0.113.9:65536"}, "", badKey},
-		{"v4_in_brackets_is_bad", edge, []string{"[203.0.113.9]"}, "", badKey},
-		{"one_bracket_is_bad", edge, []string{"[2001:db8::1"}, "", badKey},
-		{"an_empty_header_is_bad", edge, []string{""}, "", badKey},
 		{"an_empty_last_line_is_bad", edge, []string{"203.0.113.9", ""}, "", badKey},
 		{"unspecified_is_bad", edge, []string{"::"}, "", badKey},
 		{"garbage_is_bad", edge, []string{"not-an-ip:{evil}\x01"}, "", badKey},
 		{"a_unix_socket_has_no_key", "@", []string{"203.0.113.9"}, "", keyfuncs.ErrNoKey},
-		{"a_bad_peer_is_bad", "junk", []string{"203.0.113.9"}, "", badKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := from(tt.peer, "CF-Connecting-IP", tt.lines...)
@@ -393,28 +360,6 @@ func TestUnixSocket(t *testing.T) {
 	_, err = keyfuncs.ForwardedIP(unsaid...)(from("@", "X-Forwarded-For", "203.0.113.9"))
 	if err == nil || !strings.Contains(err.Error(), "trust UnixSocket") {
 		t.Errorf("%v; want the remedy", err)
-	}
-}
-
-// The key of an IPv4 peer is a part of RemoteAddr.
-func TestKeysWithoutAllocations(t *testing.T) {
-	forwarded := keyfuncs.ForwardedIP(prefixes("10.0.0.0/8")...)
-	for _, tt := range []struct {
-		name string
-		f    keyfuncs.Func
-		addr string
-		want float64
-	}{
-		{"the_peer", keyfuncs.RemoteIP, "203.0.113.9:4711", 0},
-		{"the_longest_peer", keyfuncs.RemoteIP, "203.113.113.199:65535", 0},
-		{"an_untrusted_peer", keyfuncs.Func(forwarded), "203.0.113.9:4711", 0},
-		{"a_trusted_peer_without_the_header", keyfuncs.Func(forwarded), "10.0.0.1:4711", 0},
-		{"a_mapped_peer_is_another_text", keyfuncs.RemoteIP, "[::ffff:203.0.113.9]:4711", 1},
-	} {
-		r := from(tt.addr, "")
-		if got := testing.AllocsPerRun(100, func() { _, _ = tt.f(r) }); got != tt.want {
-			t.Errorf("%s: %v allocations, want %v", tt.name, got, tt.want)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -37,6 +36,7 @@ func TestFirst(t *testing.T) {
 	}{
 		{"the_first_key_stays_as_it_is", keyfuncs.First(says("alice"), says("x")), "alice", nil},
 		{"a_later_one_bears_its_position", keyfuncs.First(missing(), says("203.0.113.9")), "~2:203.0.113.9", nil},
+		{"after_which_none_is_asked", keyfuncs.First(says("alice"), func(int) (string, error) { panic("asked") }), "alice", nil},
 		{"in_decimal", keyfuncs.First(append(slices.Repeat([]func(int) (string, error){missing()}, 11), says("x"))...), "~12:x", nil},
 		{"a_user_cannot_call_himself_an_address", keyfuncs.First(says("~2:203.0.113.9"), says("x")), "~~2:203.0.113.9", nil},
 		{"a_leading_tilde_is_doubled", keyfuncs.First(says("~")), "~~", nil},
@@ -55,13 +55,6 @@ func TestFirst(t *testing.T) {
 			key, err := tt.f(0)
 			check(t, key, err, tt.want, tt.err)
 		})
-	}
-}
-
-func TestFirstStopsAtTheFirstKey(t *testing.T) {
-	f := keyfuncs.First(says("alice"), func(int) (string, error) { panic("asked") })
-	if key, err := f(0); key != "alice" || err != nil {
-		t.Fatal(key, err)
 	}
 }
 
@@ -109,38 +102,6 @@ func TestJoin(t *testing.T) {
 			key, err := tt.f(0)
 			check(t, key, err, tt.want, tt.err)
 		})
-	}
-}
-
-// All short lists of the bytes that matter have keys of their own.
-func TestJoinIsInjective(t *testing.T) {
-	words := []string{""}
-	for i := 0; i < len(words) && len(words[i]) < 3; i++ {
-		for _, c := range []string{":", "[", "]", "a"} {
-			words = append(words, words[i]+c)
-		}
-	}
-	words = words[1:]
-	seen := make(map[string][]string)
-	add := func(parts ...string) {
-		key, err := keyfuncs.Join(sourcesOf(parts...)...)(0)
-		if before, ok := seen[key]; ok || err != nil {
-			t.Fatalf("%q and %q are both %q, %v", before, parts, key, err)
-		}
-		seen[key] = parts
-	}
-	for _, a := range words {
-		add(a)
-		for _, b := range words {
-			add(a, b)
-		}
-	}
-	for _, a := range words[:20] { // one or two bytes
-		for _, b := range words[:20] {
-			for _, c := range words[:20] {
-				add(a, b, c)
-			}
-		}
 	}
 }
 
@@ -206,47 +167,4 @@ func split(t *testing.T, key string) (parts []string) {
 		}
 		key = key[1:]
 	}
-}
-
-// FuzzFirst reads the source and its key back, and compares two answers.
-func FuzzFirst(f *testing.F) {
-	f.Add("~2:203.0.113.9", uint8(0), "203.0.113.9", uint8(1))
-	f.Add("~x", uint8(0), "~~x", uint8(0))
-	f.Add("1:x", uint8(1), "x", uint8(20))
-	f.Fuzz(func(t *testing.T, key1 string, pos1 uint8, key2 string, pos2 uint8) {
-		answer := func(key string, pos uint8) (string, bool) {
-			fs := slices.Repeat([]func(int) (string, error){missing()}, int(pos))
-			got, err := keyfuncs.First(append(fs, says(key))...)(0)
-			if key == "" {
-				if got != "" || !errors.Is(err, keyfuncs.ErrNoKey) {
-					t.Fatalf("no key: %q, %v", got, err)
-				}
-				return "", false
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			from, back := 1, got
-			switch {
-			case strings.HasPrefix(got, "~~"):
-				back = got[1:]
-			case strings.HasPrefix(got, "~"):
-				number, rest, _ := strings.Cut(got[1:], ":")
-				n, err := strconv.Atoi(number)
-				if err != nil || n < 2 {
-					t.Fatalf("%q has no position", got)
-				}
-				from, back = n, rest
-			}
-			if from != int(pos)+1 || back != key {
-				t.Fatalf("%q of source %d is %q, which reads back as %q of source %d", key, pos+1, got, back, from)
-			}
-			return got, true
-		}
-		got1, ok1 := answer(key1, pos1)
-		got2, ok2 := answer(key2, pos2)
-		if ok1 && ok2 && (got1 == got2) != (key1 == key2 && pos1 == pos2) {
-			t.Fatalf("%q of %d is %q, %q of %d is %q", key1, pos1, got1, key2, pos2, got2)
-		}
-	})
 }
