@@ -26,8 +26,7 @@ var finalCostRules = []rule{
 			{header: tell(201), want: saysLeft(201, 3)},
 			{header: tell(201), want: saysLeft(201, 2)},
 		},
-		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1"},
-		runs:  5,
+		runs: 5,
 	},
 	{
 		name:   "FinalCost: less than was charged gives the rest back",
@@ -66,23 +65,18 @@ var finalCostRules = []rule{
 		routes: finalCostRoute(finalCost(0, func(int) int { return 2 }), told),
 		steps:  []step{{header: tell(200), want: saysLeft(200, 5)}, {header: tell(200), want: saysLeft(200, 3)}},
 		asked:  []string{"alice reply 1 peek", "alice reply 2", "alice reply 1 peek", "alice reply 2"},
-		runs:   2,
 	},
 	{
 		name:   "FinalCost: a handler that writes nothing has answered 200",
 		store:  memory,
 		routes: finalCostRoute(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) {}),
 		steps:  []step{{want: saysLeft(200, 4)}, {want: saysLeft(200, 3)}},
-		asked:  []string{"alice reply 1", "alice reply 1"},
-		runs:   2,
 	},
 	{
 		name:   "FinalCost: a handler that writes a body alone has answered 200",
 		store:  memory,
 		routes: finalCostRoute(unless(200), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"alice reply 1", "alice reply 1"},
-		runs:   2,
 	},
 	{
 		name:     "FinalCost: a panic is 500 and goes on",
@@ -93,16 +87,13 @@ var finalCostRules = []rule{
 			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
 			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
 		},
-		asked: []string{"alice reply 1", "alice reply 1"},
-		runs:  2,
+		runs: 2,
 	},
 	{
 		name:   "FinalCost: its own panic is said once and leaves the charge and the response",
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { panic("oops") }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"alice reply 1", "alice reply 1"},
-		runs:   2,
 		log:    []string{uncharged + "panic: oops"},
 	},
 	{
@@ -110,8 +101,6 @@ var finalCostRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { return -1 }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"alice reply 1", "alice reply 1"},
-		runs:   2,
 		log:    []string{uncharged + "core: the cost is negative"},
 	},
 	{
@@ -119,8 +108,6 @@ var finalCostRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { return math.MinInt }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"alice reply 1", "alice reply 1"},
-		runs:   2,
 		log:    []string{uncharged + "core: the cost is negative"},
 	},
 	{
@@ -129,15 +116,12 @@ var finalCostRules = []rule{
 		routes: finalCostRoute(finalCost(1, func(int) int { return math.MaxInt }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: full(5, 0)}},
 		asked:  []string{"alice reply 1", fmt.Sprint("alice reply ", math.MaxInt-1), "alice reply 1"},
-		runs:   1,
 	},
 	{
 		name:   "FinalCost: a store that cannot refund is logged once",
 		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Source: core.SourceStore}),
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
-		asked:  []string{"alice reply 1", "alice reply 1"},
-		runs:   2,
 		log:    []string{uncharged + core.ErrNoReceipt.Error()},
 	},
 	{
@@ -153,7 +137,6 @@ var finalCostRules = []rule{
 		routes: finalCostRoute(finalCost(1, func(int) int { return 5 }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
 		asked:  []string{"alice reply 1", "alice reply 4", "alice reply 1", "alice reply 4"},
-		runs:   2,
 		log:    []string{uncharged + "boom"},
 	},
 	{
@@ -161,8 +144,6 @@ var finalCostRules = []rule{
 		store:  func() core.Store { return core.FailOpen(Fails("boom")()) },
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 5, "+0s")}},
-		asked:  []string{"alice reply 1"},
-		runs:   1,
 	},
 	{
 		name:  "FinalCost is not asked about what it did not let pass, nor about what was not decided",
@@ -182,7 +163,6 @@ var finalCostRules = []rule{
 			{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: uncounted},
 		},
 		asked: []string{"alice reply 1"},
-		runs:  2,
 	},
 	{
 		name:  "FinalCost: the picked limiter gives back too, and charges in addition",
@@ -220,8 +200,6 @@ var finalCostRules = []rule{
 			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m";q=5;w=60`, `Ratelimit: "sliding:1m";r=4`)},
 			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m";q=5;w=60`, `Ratelimit: "sliding:1m";r=4`)},
 		},
-		asked: []string{"alice reply 1", "alice reply 1"},
-		runs:  2,
 	},
 	{
 		name:  "FinalCost: stacked, each charges its own",
@@ -251,7 +229,5 @@ var finalCostRules = []rule{
 			return finalCostRoute(cfg, tellsKept)(s)
 		},
 		steps: []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "true 4/5"}}},
-		asked: []string{"alice reply 1"},
-		runs:  1,
 	},
 }

@@ -222,14 +222,12 @@ var refusedRules = []rule{
 		routes: besides(nil, core.InFlight(1)),
 		steps:  []step{{want: noSlot(limited(1, 0, "+1s")...)}, {header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+1s")}},
 		asked:  []string{"alice reply 1", "other reply 1"},
-		runs:   1,
 	},
 	{
 		name:   "the wait for a slot is not spread",
 		store:  memory,
 		routes: besides(&nethttp.Config{SpreadRetryAfter: true, Headers: gate.XRateLimitDelta}, core.InFlight(1)),
 		steps:  []step{{want: noSlot(limited(1, 0, "1")...)}},
-		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:  "Deny gets the decision as it is, and its headers say when to come again",
@@ -239,14 +237,12 @@ var refusedRules = []rule{
 			_, _ = fmt.Fprint(w, d.Reason, d.RetryAfter > 50*time.Second)
 		}}, core.InFlight(1)),
 		steps: []step{{want: response{status: 429, header: limited(1, 0, "+1s", noStore, text, "Retry-After: 1"), body: "in-flighttrue"}}},
-		asked: []string{"alice reply 1"},
 	},
 	{
 		name:   "if a rate limit refuses too, the client waits for that",
 		store:  memory,
 		routes: besides(nil, core.InFlight(1), core.FixedWindow(1, time.Minute)),
 		steps:  []step{{want: full(1, 0)}},
-		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "more slots than there are can never be taken",
@@ -265,15 +261,12 @@ var refusedRules = []rule{
 				`Ratelimit-Policy: "inflight:1m";q=1;qu="concurrent-requests", "fixed:1m";q=5;w=60`, `Ratelimit: "inflight:1m";r=0`}}},
 		},
 		asked: []string{"alice reply 1", "other reply 1"},
-		runs:  1,
 	},
 	{
 		name:   "requests one after the other have the slot one after the other",
 		store:  memory,
 		routes: reply(nil, core.InFlight(1)),
 		steps:  []step{{want: passed(1, 0, "+1s")}, {want: passed(1, 0, "+1s")}, {want: passed(1, 0, "+1s")}},
-		asked:  []string{"alice reply 1", "alice reply 1", "alice reply 1"},
-		runs:   3,
 	},
 	{
 		name:  "the refusal that starts a ban names it, and so do those during it",
@@ -297,7 +290,6 @@ var refusedRules = []rule{
 			{header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+60s")},
 		},
 		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1", "other reply 1"},
-		runs:  2,
 	},
 	{
 		name:  "a request of cost 0 is refused to a banned user, and to no other",
@@ -315,6 +307,5 @@ var refusedRules = []rule{
 			{path: "/free", header: []string{"X-User-Id", "other"}, want: passed(1, 1, "+0s")},
 		},
 		asked: []string{"alice reply 1", "alice reply 1 peek", "alice reply 1", "alice reply 1 peek", "other reply 1 peek"},
-		runs:  3,
 	},
 }

@@ -20,8 +20,6 @@ var requestRules = []rule{
 		store:  func() core.Store { return core.Fallback(Fails("boom")(), memorystore.New(nil)) },
 		routes: reply(nil),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"alice reply 1", "alice reply 1"},
-		runs:   2,
 	},
 	one("a shadowed refusal passes with its numbers and no Retry-After",
 		func() core.Store { return core.Shadow(Decides(refusal)()) }, nil, passed(5, 0, "+60s")),
@@ -38,7 +36,6 @@ var requestRules = []rule{
 			{method: "HEAD", header: []string{"X-User-Id", "-"}, want: response{status: 400, header: []string{noStore, problems}}},
 		},
 		asked: []string{"alice GET /replies/{id} 1", "alice GET /replies/{id} 1", "alice GET /replies/{id} 1"},
-		runs:  2,
 	},
 	{
 		name:  "a route's action is its method and template, whatever the path and query",
@@ -53,7 +50,6 @@ var requestRules = []rule{
 			{method: "DELETE", path: "/posts/2/likes", want: passed(5, 4, "+60s")},
 		},
 		asked: []string{"alice POST /posts/{id}/likes 1", "alice POST /posts/{id}/likes 1", "alice DELETE /posts/{id}/likes 1"},
-		runs:  3,
 	},
 	{
 		name:  "the handler's own errors keep the headers",
@@ -69,8 +65,7 @@ var requestRules = []rule{
 			{path: "/a", want: response{status: 404, header: limited(5, 4, "+60s", text, "X-Content-Type-Options: nosniff"), body: "no such post\n"}},
 			{path: "/b", want: response{status: 500, header: limited(5, 4, "+60s")}},
 		},
-		asked: []string{"alice reply 1", "alice reply 1"},
-		runs:  2,
+		runs: 2,
 	},
 	{
 		name:     "a handler's panic behind recovery keeps the headers and the charge",
@@ -81,15 +76,13 @@ var requestRules = []rule{
 			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
 			{want: response{status: 500, header: limited(5, 3, "+60s"), body: own}},
 		},
-		asked: []string{"alice reply 1", "alice reply 1"},
-		runs:  2,
+		runs: 2,
 	},
 	{
 		name:   "a response without a body keeps the headers: 204",
 		store:  Decides(allowed),
 		routes: handled(nil, status(204)),
 		steps:  []step{{want: response{status: 204, header: limited(5, 4, "+60s")}}},
-		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -97,7 +90,6 @@ var requestRules = []rule{
 		store:  Decides(allowed),
 		routes: handled(nil, status(304)),
 		steps:  []step{{want: response{status: 304, header: limited(5, 4, "+60s")}}},
-		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -109,7 +101,7 @@ var requestRules = []rule{
 			return rt
 		},
 		steps: []step{{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: uncounted}},
-		runs:  1,
+		asked: none,
 	},
 	{
 		name:  "a CORS preflight is charged where preflights count",
@@ -120,7 +112,6 @@ var requestRules = []rule{
 			return rt
 		},
 		steps: []step{{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)}},
-		asked: []string{"alice reply 1"},
 	},
 	{
 		name:  "what is not wholly a preflight is charged",
@@ -136,7 +127,6 @@ var requestRules = []rule{
 			{method: "OPTIONS", header: []string{"Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)},
 			{header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)},
 		},
-		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1"},
 	},
 	{
 		name:   "Skip lets pass undecided and without headers",
@@ -147,7 +137,6 @@ var requestRules = []rule{
 			{want: refused(5, 0, "+60s", 30, noRoom)},
 		},
 		asked: []string{"alice reply 1"},
-		runs:  1,
 	},
 	{
 		name:  "a cost of 0 charges nothing and passes even when nothing is left",
@@ -163,7 +152,6 @@ var requestRules = []rule{
 			{path: "/free", want: passed(5, 0, "+60s")},
 		},
 		asked: []string{"alice reply 1 peek", "alice reply 5", "alice reply 1 peek"},
-		runs:  3,
 	},
 	{
 		name:   "a cost of 3 is charged as one",
@@ -174,7 +162,6 @@ var requestRules = []rule{
 			{want: full(5, 2)},
 		},
 		asked: []string{"alice reply 3", "alice reply 3"},
-		runs:  1,
 	},
 	{
 		name:  "the picked limiter decides; nothing picked is the one given to Limit",
@@ -193,8 +180,6 @@ var requestRules = []rule{
 			// The same kind and period: the tiers share the count.
 			{header: []string{"X-Plan", "gold"}, want: passed(50, 48, "+60s", `Ratelimit-Policy: "fixed:1m";q=50;w=60`, `Ratelimit: "fixed:1m";r=48;t=~60`)},
 		},
-		asked: []string{"alice reply 1", "alice reply 1"},
-		runs:  2,
 	},
 	{
 		name:  "the picked limiter's store fails: its own Limit shows",
@@ -204,7 +189,6 @@ var requestRules = []rule{
 			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: down(50, "+1s")}},
-		asked: []string{"alice reply 1"},
 		log:   []string{noAnswer + "store: boom"},
 	},
 	{
@@ -215,24 +199,18 @@ var requestRules = []rule{
 			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: passed(60, 1, "+60s")}},
-		asked: []string{"alice reply 1"},
-		runs:  1,
 	},
 	{
 		name:   "Keep lets the handler read the decision",
 		store:  Decides(allowed),
 		routes: handled(&nethttp.Config{Keep: true}, tellsKept),
 		steps:  []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "true 4/5"}}},
-		asked:  []string{"alice reply 1"},
-		runs:   1,
 	},
 	{
 		name:   "without Keep there is no decision to read",
 		store:  Decides(allowed),
 		routes: handled(nil, tellsKept),
 		steps:  []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "false 0/0"}}},
-		asked:  []string{"alice reply 1"},
-		runs:   1,
 	},
 	{
 		name:  "of several kept decisions the innermost is read",
@@ -244,6 +222,5 @@ var requestRules = []rule{
 		},
 		steps: []step{{want: response{status: 200, header: limited(9, 1, "+60s", text), body: "true 6/7"}}},
 		asked: []string{"alice outer 1", "alice inner 1"},
-		runs:  1,
 	},
 }

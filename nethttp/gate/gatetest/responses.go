@@ -27,7 +27,6 @@ var responseRules = []rule{
 			return rt
 		},
 		steps: []step{{want: response{status: 201, header: limited(5, 4, "+60s", "Cache-Control: public, max-age=60")}}},
-		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 	one("a refusal is 429 with Retry-After, no-store and a problem", Decides(refusal), nil, refused(5, 0, "+60s", 30, noRoom)),
@@ -36,7 +35,6 @@ var responseRules = []rule{
 		store:  Decides(refusal),
 		routes: behind("Cache-Control", "public, max-age=60", "Retry-After", "7200", "Content-Type", "text/html", "Content-Length", "3"),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom)}},
-		asked:  []string{"alice reply 1"},
 	},
 	one("Retry-After is rounded up",
 		Decides(core.Decision{RetryAfter: 2*time.Second + time.Microsecond, ResetAfter: time.Minute}), nil, refused(5, 0, "+60s", 3, noRoom)),
@@ -65,7 +63,6 @@ var responseRules = []rule{
 		store:  Decides(refusal),
 		routes: behind("Etag", `"x"`, "Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT", "Expires", "Mon, 02 Jan 2036 15:04:05 GMT", "Content-Encoding", "gzip", "X-Other", "stays"),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, "X-Other: stays")}},
-		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:  "nor does it inside a limit that wraps the writer",
@@ -89,7 +86,6 @@ var responseRules = []rule{
 			{header: []string{"X-User-Id", "other"}, want: passed(2, 1, "+60s")},
 		},
 		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "other reply 1"},
-		runs:  3,
 	},
 }
 
@@ -125,18 +121,25 @@ func (r rule) hold(t *testing.T, ad Adapter, s *Server) {
 	}
 	s.Mount(ad.Mount(a))
 	start := time.Now()
+	asked, want := r.asked, r.runs
 	for i, st := range r.steps {
 		st.hold(t, s, i, start)
+		if r.asked == nil {
+			asked = append(asked, "alice reply 1")
+		}
+		if r.runs == 0 && st.want.status == 200 {
+			want++
+		}
 	}
 	inside := slices.ContainsFunc(a.Routes, func(rt Route) bool { return rt.Inside != nil })
 	if got := log.Take(ad.pkg()); !slices.Equal(got, r.log) && (ad.Forget != nil || !inside) {
 		t.Errorf("log:\n got %q\nwant %q", got, r.log)
 	}
-	if got := charges(store); !slices.Equal(got, r.asked) {
-		t.Errorf("the store was asked\n     %q\nwant %q", got, r.asked)
+	if got := charges(store); !slices.Equal(got, asked) {
+		t.Errorf("the store was asked\n     %q\nwant %q", got, asked)
 	}
-	if int(runs.Load()) != r.runs {
-		t.Errorf("the handler ran %d times, want %d", runs.Load(), r.runs)
+	if int(runs.Load()) != max(want, 0) {
+		t.Errorf("the handler ran %d times, want %d", runs.Load(), want)
 	}
 }
 
