@@ -1,6 +1,6 @@
 package core
 
-// Bans: a policy for users who keep trying, and bans by hand.
+// Bans: BanPolicy bans users who keep trying, and Ban and Unban do so by hand.
 
 import (
 	"cmp"
@@ -13,45 +13,48 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A BanPolicy bans users who keep trying after being refused. When a user has been refused a number
-// of times within a period, the user is banned. Each further ban of the same user is the next in a
-// list.
+// A BanPolicy bans users who keep trying after being refused. A user who has been refused Refusals
+// times within the time Within is banned. The lengths of a user's bans are listed in Bans.
 //
 //	replies, err := replies.With(core.BanPolicy{
 //		Refusals: 20, Within: time.Minute,
 //		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
 //	})
 //
-// The zero BanPolicy bans nobody by itself. It is for [Limiter.Ban] and [Limiter.Unban].
+// The zero BanPolicy bans nobody by itself. It allows [Limiter.Ban] and [Limiter.Unban] on the
+// limiter.
 //
-// The policy is decided in the same atomic step as the limits. A banned user is refused with
+// A store decides the policy and the limits in one atomic step. A banned user is refused with
 // [ReasonBanned]. The attempts of a banned user are charged to no limit, and do not lengthen the
-// ban. An attempt counts as one refusal whatever its cost. These do not count as refusals: a Peek,
+// ban. An attempt counts as one refusal, whatever its cost. These do not count as refusals: a Peek,
 // an action whose cost can never pass, and a call of Wait whose action passes in the end.
 //
-// The refusals and bans belong to a user and an action, or to the user alone if PerUser is set. All
-// limiters on one store share them, and each limiter applies the numbers of its own policy. So:
-//   - If one limiter limits ids and another limits addresses, give them different actions, because
-//     an id can look like an address.
-//   - If a limiter has a shorter Within or ForgetAfter than another, the other limiter forgets as
-//     early.
-//   - A full memorystore may forget the refusals of a user who is not banned now.
+// Refusals and bans belong to a user and an action, or only to a user if PerUser is set. All
+// limiters on a store share them, and each limiter applies its own policy to them. This has
+// consequences:
+//
+//   - If one limiter limits IDs and another limits addresses, give them different actions, because
+//     an ID can look like an address.
+//   - If another limiter has a shorter Within or ForgetAfter, the refusals and bans may be
+//     forgotten as early as that limiter says.
+//   - A full memorystore may forget the refusals of a user who is not banned at that time.
 type BanPolicy struct {
-	// Refusals, 1 to 100, is the number of refusals within the time Within, 1 ms to 365 days, that
-	// leads to a ban. A refusal counts until just before Within has passed.
+	// Refusals is the number of refusals that lead to a ban, from 1 to 100. They must happen within
+	// the time Within, which is from 1 ms to 365 days. A refusal counts until just before Within
+	// has passed.
 	Refusals int
 	Within   time.Duration
 
-	// Bans are the lengths of the first ban, of the second and so on. All further bans are as long
-	// as the last one. There are 1 to 16 lengths, each from 1 ms to 365 days.
+	// Bans has the lengths of the first ban, of the second ban, and so on. All further bans are as
+	// long as the last one. There are from 1 to 16 lengths, each from 1 ms to 365 days.
 	Bans []time.Duration
 
-	// ForgetAfter, 1 ms to 365 days, is the time without a refusal or a ban after which the user's
-	// next ban is the first one again. 0 means 24 h.
+	// ForgetAfter is how long a user must have no refusal and no ban before the user's next ban is
+	// a first ban again. It is from 1 ms to 365 days. 0 means 24 h.
 	ForgetAfter time.Duration
 
-	// PerUser counts the refusals of all of a user's actions together, and bans the user from all
-	// actions: from every action of every limiter whose BanPolicy has PerUser.
+	// PerUser counts the refusals of all of a user's actions together. A ban then holds for all
+	// actions, in every limiter on the store whose BanPolicy has PerUser.
 	PerUser bool
 }
 
@@ -78,12 +81,12 @@ func (p BanPolicy) extend(l *Limiter) error {
 	return nil
 }
 
-// rule compiles the policy, or says what is wrong with it.
+// rule compiles the policy. If the policy is wrong, the error says why.
 func (p BanPolicy) rule() (*machine.BanRule, error) {
 	bad := badIn("BanPolicy")
 	err := validatePeriod("ForgetAfter", p.ForgetAfter, bad)
 	switch {
-	case p.Refusals == 0 && p.Within == 0 && len(p.Bans) == 0: // by hand only
+	case p.Refusals == 0 && p.Within == 0 && len(p.Bans) == 0: // bans by hand only
 	case p.Refusals < 1 || p.Refusals > machine.KindBan.Most():
 		return nil, bad("Refusals %d is not within 1 to %d", p.Refusals, machine.KindBan.Most())
 	case len(p.Bans) < 1 || len(p.Bans) > maxBans:
@@ -104,7 +107,7 @@ func (p BanPolicy) rule() (*machine.BanRule, error) {
 	return b, nil
 }
 
-// banned is the shape of a ban policy's limit, which only With makes.
+// banned is the shape of the limit that a ban policy is for a store. Only With makes it.
 type banned struct{}
 
 func (banned) text(l *Limit) string { return fmt.Sprintf("BanPolicy{Refusals: %d}", l.max) }
@@ -117,26 +120,28 @@ func (banned) compile(*Limit) {}
 
 func (banned) identity(*Limit) string { return "" }
 
-// ErrNoBanPolicy is the error of Ban and Unban on a limiter without a [BanPolicy].
+// ErrNoBanPolicy is the error of Ban and Unban if the limiter has no [BanPolicy].
 var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; for bans by hand, derive one with With(core.BanPolicy{})")
 
 var errNotBanned = errors.New("core: the store has not kept the ban: it is full, or has no answer; ban again when it answers")
 
-// Ban bans user from action for d, 1 ms to 365 days, from now on. The limiter needs a [BanPolicy].
-// The zero BanPolicy is enough:
+// Ban bans user from action for d, from now on. d is from 1 ms to 365 days. The limiter needs a
+// [BanPolicy]. The zero BanPolicy is enough:
 //
 //	calls, err := calls.With(core.BanPolicy{})
 //	err = calls.Ban(ctx, "our-account", "github", retryAfter) // GitHub has answered 429
 //
-// Every limiter with such a policy on the same store then refuses that user and action.
-// [Limiter.Wait] waits until the ban ends. A limiter without a policy does not look at bans,
-// because one more key would cost each decision a quarter more of Redis's time, and fail calls
-// while a Cluster moves the slot.
+// Each limiter on the store that has such a policy then refuses the user and action, and
+// [Limiter.Wait] waits until the ban ends. A limiter without a policy ignores bans: one more key
+// would cost a quarter more of Redis's time for each decision, and would make calls fail while a
+// Cluster moves the slot.
 //
-// Ban replaces any ban in force, and does not count as a ban of the policy. If BanPolicy.PerUser is
-// set, the ban is from all actions, whichever action is given. If the limiter's store has not kept
-// the ban, Ban returns an error. The second store of a [Fallback] may then apply the ban in this
-// process while the first store has no answer.
+// Ban replaces the present ban, if there is one. It does not count as a ban of the policy. If
+// BanPolicy.PerUser is set, the ban holds for all actions, whichever action is given.
+//
+// If the limiter's store has not kept the ban, Ban returns an error. With [Fallback], the second
+// store may still have kept it. That store then applies the ban in this process while the first
+// store has no answer.
 func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err
@@ -151,11 +156,13 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 	return err
 }
 
-// Unban ends a ban, and deletes the refusals and bans that were counted before it, in all stores of
-// the limiter. If a store fails, Unban returns its error. The state of the limits does not change.
-// To let a banned user in again, call [Limiter.Reset] first and then Unban. In the other order, an
-// attempt between the two calls may be refused by a limit that is still used up, and start the next
-// ban.
+// Unban ends a ban, and deletes the refusals and bans that were counted before. It does so in all
+// stores of the limiter. If a store fails, Unban returns its error. The state of the limits does
+// not change.
+//
+// To let a banned user in again, call [Limiter.Reset] first, and then Unban. In the other order, a
+// limit that is still used up may refuse an attempt between the two calls. That refusal may start
+// the next ban.
 func (l *Limiter) Unban(ctx context.Context, user, action string) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package core
 
-// The breaker of the decorators that decide if their store has no answer.
+// The breaker of FailOpen, Fallback and Shadow, which decide themselves if their store has no
+// answer.
 
 import (
 	"context"
@@ -14,38 +15,38 @@ import (
 	"github.com/tailcut/tailcut/core/notice"
 )
 
-// A breaker stops asking a store that has failed three times in a row. It is then open:
-// one call at a time asks the store, as a probe, and the others do not wait for the store's
-// timeout. An answer to a probe closes the breaker. The calls themselves compare instants,
-// without a timer or goroutine.
+// A breaker stops asking a store that has failed three times in a row. It is then open: only one
+// call at a time asks the store, as a probe, and the other calls do not wait for the store's
+// timeout. If a probe gets an answer, the breaker closes. It needs no timer and no goroutine,
+// because each call compares instants.
 //
-// A client may choose when its call ends. So a call that its caller ends within fairTime says nothing
-// of the store, and a probe does not end with its caller.
+// A client may choose when its call ends. So if the caller ends a call within fairTime, the call
+// says nothing about the store. For the same reason a probe does not end when its caller does.
 //
-// If the store is a [Partitioned], as a cluster is, all this holds for each part.
+// If the store is a [Partitioned], such as a cluster, each part of it has a circuit of its own.
 //
-// Overlapping failures count once: a failure counts if its call began after the last failure
-// that counted. So a failed batch or a short stall counts once, and a store that hangs opens
-// the breaker after three of its timeouts.
+// Failures that overlap count once: a failure counts only if its call began after the last failure
+// that counted. So a failed batch or a short stall counts once, and a store that hangs opens the
+// breaker after three of its timeouts.
 type breaker struct {
 	store Store
-	what  string // logged when the breaker opens
+	what  string // the text that is logged when the breaker opens
 
-	failures atomic.Int64 // failures that counted, in all parts
-	troubled atomic.Bool  // there are circuits; without any, a call takes no lock
+	failures atomic.Int64 // the number of failures that have counted, in all parts
+	troubled atomic.Bool  // whether circuits has entries; without any, a call takes no lock
 
 	mu       sync.Mutex // guards the fields below
 	circuits map[string]*circuit
-	calm     time.Time // when the outage is over if nothing else fails
-	warned   bool      // the log says that the store fails
-	last     error     // of the last failure
+	calm     time.Time // when the outage is over, if nothing else fails
+	warned   bool      // the outage has been logged
+	last     error     // the error of the last failure
 
-	faltered notice.Rarely // single failures
+	faltered notice.Rarely // the warning about single failures
 }
 
 var _ Breaker = (*breaker)(nil)
 
-// A circuit is what a breaker knows of a part of its store in which a call has failed lately.
+// A circuit is the state of a breaker for a part of its store in which a call has failed lately.
 type circuit struct {
 	failed  int       // failures in a row; the circuit is open at stores.Trip
 	latest  int64     // the number of its last failure
@@ -55,17 +56,17 @@ type circuit struct {
 }
 
 const (
-	fairTime   = time.Second // within which any store answers or fails
-	maxParts   = 64          // failing at a time; further parts share one circuit
+	fairTime   = time.Second // a store should answer or fail within this time
+	maxParts   = 64          // circuits at the same time; further failing parts share one
 	probeEvery = 250 * time.Millisecond
-	calmFor    = 5 * time.Second // an outage is over after so long without a failure
+	calmFor    = 5 * time.Second // an outage is over after this time without a failure
 )
 
 func newBreaker(store Store, where, what string) breaker {
 	return breaker{store: mustStore(store, where), what: what, circuits: map[string]*circuit{}}
 }
 
-// part is the part of the store that has the user's states.
+// part returns the part of the store that has the user's states.
 func (b *breaker) part(user string) string {
 	if s, ok := find[Partitioned](b.store); ok {
 		return s.Part(user)
@@ -75,7 +76,7 @@ func (b *breaker) part(user string) string {
 
 func (c *circuit) open() bool { return c != nil && c.failed == stores.Trip }
 
-// Open reports whether the breaker is open for the part of the store that keeps the user's states.
+// Open reports whether the breaker is open for the part of the store that has the user's states.
 func (b *breaker) Open(user string) bool {
 	if !b.troubled.Load() {
 		return false
@@ -86,7 +87,7 @@ func (b *breaker) Open(user string) bool {
 	return b.circuit(part).open()
 }
 
-// Failing reports whether the breaker is open for any part of the store in which a call has failed
+// Failing reports whether the breaker is open for a part of the store in which a call has failed
 // within the last minute.
 func (b *breaker) Failing() bool {
 	b.mu.Lock()
@@ -101,8 +102,8 @@ func (b *breaker) Failing() bool {
 
 func (b *breaker) Unwrap() Store { return b.store }
 
-// Reset asks the store even if the breaker is open, because no other store has the states. Whether
-// a Reset succeeds says little about charges, so it neither opens nor closes the breaker.
+// Reset asks the store even if the breaker is open, because no other store has the states. Its
+// result neither opens nor closes the breaker, because it says little about charges.
 func (b *breaker) Reset(ctx context.Context, user, action string, limits []Limit) error {
 	return b.store.Reset(ctx, user, action, limits)
 }
@@ -111,13 +112,14 @@ func (b *breaker) Reset(ctx context.Context, user, action string, limits []Limit
 type verdict uint8
 
 const (
-	unknown verdict = iota // the caller left too early, or this process answered
+	unknown verdict = iota // nothing: the caller left too early, or this process answered
 	failed
-	answered // the store works
-	keyError // an ErrKey
+	answered // the store has answered
+	keyError // the store has answered with an ErrKey
 )
 
-// judge judges the result of a call. If the call is short, its deadline leaves the store no fair time.
+// judge returns the verdict of a call. short says that the call's deadline gives the store less
+// than fairTime.
 func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 	end, _ := ctx.Deadline()
 	switch {
@@ -131,8 +133,8 @@ func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 	return failed
 }
 
-// ask asks the store, unless the breaker is open. If ok is true, the results are a decision, or the
-// error of a caller who canceled. If ok is false, the store has no answer.
+// ask asks the store, unless the breaker is open. ok is false if the store has no answer. Otherwise
+// the results are a decision, or the error of a caller that has canceled.
 func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, ok bool, err error) {
 	if err := caller.Err(); err != nil {
 		return d, nil, true, err
@@ -144,7 +146,7 @@ func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, 
 	}
 	ctx, v, short := caller, unknown, false
 	if probe {
-		v = failed // if the store panics
+		v = failed // stays if the store panics
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(caller), fairTime)
 		defer cancel()
@@ -161,7 +163,7 @@ func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, 
 	return d, r, err == nil || caller.Err() == context.Canceled, err
 }
 
-// admit reports whether a call asks the store, and whether it is a probe.
+// admit reports whether a call may ask the store, and whether it is a probe.
 func (b *breaker) admit(user string) (ask, probe bool) {
 	if !b.troubled.Load() {
 		return true, false
@@ -180,10 +182,10 @@ func (b *breaker) admit(user string) (ask, probe bool) {
 	return true, true
 }
 
-// note counts the result of a call. begun is the number of failures when the call began. If the
-// breaker is open, only the result of a probe counts.
+// note counts the verdict of a call. begun is the value of b.failures when the call began. If the
+// circuit is open, only probes count.
 func (b *breaker) note(user string, begun int64, probe bool, v verdict, err error) {
-	part := b.part(user) // before the lock, since a store's Part may panic or wait
+	part := b.part(user) // before the lock, because a store's Part may panic or wait
 	now, opens, over, falters := time.Now(), false, false, v == keyError
 	b.mu.Lock()
 	k := b.circuit(part)
@@ -191,7 +193,7 @@ func (b *breaker) note(user string, begun int64, probe bool, v verdict, err erro
 		k = b.add(part)
 	}
 	if probe && k != nil {
-		k.probing, k.probe = false, now // a result that says nothing does not hold up the next probe
+		k.probing, k.probe = false, now // if the verdict is unknown, the next probe may begin at once
 	}
 	switch {
 	case k == nil:
@@ -208,7 +210,7 @@ func (b *breaker) note(user string, begun int64, probe bool, v verdict, err erro
 		k.failed = 0
 	}
 	if v == answered && !now.Before(b.calm) {
-		// If a circuit is still open, no caller needs its part any more.
+		// If a circuit is still open, no caller has needed its part lately.
 		over, b.warned = b.warned, false
 		clear(b.circuits)
 		b.troubled.Store(false)
@@ -229,7 +231,7 @@ func (b *breaker) note(user string, begun int64, probe bool, v verdict, err erro
 	}
 }
 
-// circuit is the circuit of a part, nil if nothing has failed there lately.
+// circuit returns the circuit of a part, or nil if nothing has failed there lately.
 func (b *breaker) circuit(part string) *circuit {
 	if k := b.circuits[part]; k != nil || len(b.circuits) < maxParts {
 		return k
@@ -237,7 +239,7 @@ func (b *breaker) circuit(part string) *circuit {
 	return b.circuits[""]
 }
 
-// add makes the circuit of a part.
+// add makes the circuit of a part. If there are maxParts circuits, it makes the shared one.
 func (b *breaker) add(part string) *circuit {
 	if len(b.circuits) >= maxParts {
 		part = ""

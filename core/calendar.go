@@ -1,6 +1,6 @@
 package core
 
-// CalendarWindow, and the time zones that it can have.
+// CalendarWindow, its units and its time zones.
 
 import (
 	"fmt"
@@ -29,8 +29,9 @@ const (
 const calendarUnits = "minute, hour, day, week, month, year"
 
 // From returns a month that begins on a day from 1 to 31, such as the day on which a customer has
-// paid. If a month has no such day, it begins on its last day: [Month].From(31) begins on April 30.
-// Month.From(1) is Month. If u is not Month, [New] refuses the limit.
+// paid. If a month has no such day, the period begins on the last day of that month. For example,
+// with [Month].From(31) a period begins on April 30. Month.From(1) is Month. If u is not Month,
+// [New] refuses the limit.
 func (u CalendarUnit) From(day int) CalendarUnit {
 	if u == Month && day == 1 {
 		return u
@@ -40,7 +41,8 @@ func (u CalendarUnit) From(day int) CalendarUnit {
 
 const fromCall = ".from("
 
-// split returns the unit without its From, and the day of that: 1 if there is none, 0 if the unit is not known.
+// split returns the unit without From, and the day of From. The day is 1 if u has no From, and 0 if
+// u is not a unit.
 func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 	if slices.Contains(strings.Split(calendarUnits, ", "), string(u)) {
 		return u, 1
@@ -54,32 +56,33 @@ func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 }
 
 // CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year
-// of a time zone, such as 10,000 a month. At the boundary the count starts anew, so up to twice max
-// may pass across it. max is from 1 to 1,000,000,000.
+// of a time zone, such as 10,000 a month. The count starts anew at each boundary between two
+// periods. So around a boundary up to twice max may pass in a short time. max is from 1 to
+// 1,000,000,000.
 //
 //   - Zone: loc is from [time.LoadLocation], or nil for UTC. LoadLocation needs the time zone
-//     database: import _ "time/tzdata" for machines that may have none. [New] refuses [time.Local]
-//     and a [time.FixedZone], because other processes cannot load them by name, and a name that is
-//     not spelled as in the database, such as Asia//Shanghai. For a constant offset use a zone such
-//     as Etc/GMT+5, which is five hours behind UTC.
+//     database. If a machine may have none, import _ "time/tzdata". [New] refuses [time.Local] and
+//     a [time.FixedZone], because other processes cannot load them by name. It also refuses a name
+//     that is not spelled as in the database, such as Asia//Shanghai. For a constant offset use a
+//     zone such as Etc/GMT+5, which is five hours behind UTC.
 //   - Billing day: Month.From(17) begins on the 17th. See [CalendarUnit.From].
 //   - A zone or day for each customer: [PerKey] makes the limiters, and the middleware's
-//     Config.Limiter chooses one for a request. Package plans does both. The count of a customer
-//     who changes the zone or day starts anew, so do not let customers change it at will.
-//   - Boundaries: a day, week, month or year begins at the first instant whose local date is its
-//     first date or later. A day may have 23 or 25 hours. Minutes and hours follow the local clock.
-//     If the clock repeats an hour, its count starts anew.
-//   - Clock: the store says what time it is. If its time of day steps back over a boundary by more
-//     than a second, the count of the period after the boundary starts anew.
-//   - Time zone databases that differ: if two processes have different boundaries, at most max pass
-//     in the period that begins last. There is one exception: this period also ends last, and from
-//     its beginning to the earlier end no process with its boundaries decides about the user, not
-//     even by a refusal. Then up to twice max pass, because the state knows only the ends that it
-//     was given.
+//     Config.Limiter picks the limiter of a request. Package plans does both. If a customer's zone
+//     or day changes, the customer's count starts anew. So do not let customers change it at will.
+//   - Boundaries: a day, week, month or year begins at the first instant at which the local date is
+//     its first date or later. A day may have 23 or 25 hours. Minutes and hours follow the local
+//     clock. If the clock repeats an hour, the count starts anew for the repeated hour.
+//   - Clock: the store's clock counts. If its time of day steps back over a boundary by more than a
+//     second, the count of the period after the boundary starts anew.
+//   - Different time zone databases: two processes may have different boundaries for a period. At
+//     most max actions then pass in the period that begins last, with one exception: that period
+//     also ends last, and no process with its boundaries decides about the user, even by a refusal,
+//     between its beginning and the earlier end. Then up to twice max actions pass, because the
+//     state has only the ends that it was given.
 func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
 	zone := loc.String()
 	if loc == local && loc != time.UTC {
-		zone = "Local" // with the environment variable TZ it has another name
+		zone = "Local" // if the environment variable TZ is set, String returns another name
 	}
 	c := calendarIn(unit, zone)
 	if c.problem == "" && loc != nil && !sameZone(loc, c.periods.Location()) {
@@ -88,10 +91,11 @@ func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
 	return c.limit(max)
 }
 
-// local is time.Local before a program sets that to another zone, such as time.UTC.
+// local is the value that time.Local has at start-up. A program may set time.Local to another zone
+// later.
 var local = time.Local
 
-// calendar is the shape of CalendarWindow. It can be compared, as a Limit can.
+// calendar is the shape of CalendarWindow. It is comparable, because a Limit is.
 type calendar struct {
 	unit    CalendarUnit
 	zone    string
@@ -99,12 +103,14 @@ type calendar struct {
 	problem string
 }
 
-// calendars has a *machine.Calendar for each unit and folded zone, so that limits can be compared.
+// calendars has one *machine.Calendar for each unit and folded zone, so that equal limits compare
+// as equal.
 var calendars sync.Map
 
 const legalZone = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+/"
 
-// calendarIn is the calendar of a zone of the database.
+// calendarIn returns the calendar of a unit and a zone of the database. If one of them is wrong,
+// the result has a problem.
 func calendarIn(unit CalendarUnit, zone string) calendar {
 	c := calendar{unit: unit, zone: zone}
 	loc, problem := locate(unit, zone)
@@ -122,7 +128,8 @@ func calendarIn(unit CalendarUnit, zone string) calendar {
 	return c
 }
 
-// fold makes one zone of those that a file system that ignores case does not tell apart.
+// fold returns the same text for spellings of a zone that a case-insensitive file system does not
+// distinguish.
 func fold(zone string) string { return strings.ToLower(zone) }
 
 func locate(unit CalendarUnit, zone string) (loc *time.Location, problem string) {
@@ -134,7 +141,7 @@ func locate(unit CalendarUnit, zone string) (loc *time.Location, problem string)
 		return nil, "time.Local is another zone on each machine; name the zone, as in time.LoadLocation(\"Asia/Shanghai\"), or use UTC"
 	case zone == "" || len(zone) > 64 || strings.Trim(zone, legalZone) != "":
 		return nil, "the location has no name in the time zone database, so other processes cannot load it; make it with time.LoadLocation, and not with time.FixedZone"
-	case path.Clean(zone) != zone || zone[0] < 'A' || zone[0] > 'Z': // posix/ and right/ have each zone again; localtime is the machine's
+	case path.Clean(zone) != zone || zone[0] < 'A' || zone[0] > 'Z': // posix/ and right/ repeat all zones, and localtime is the machine's zone
 		return nil, fmt.Sprintf("zone %s is not spelled as in the time zone database; write a name such as Asia/Shanghai or UTC, and do not use a time.FixedZone", zone)
 	}
 	loc, err := time.LoadLocation(zone)
@@ -174,7 +181,8 @@ func (c calendar) identity(*Limit) string {
 	return ":" + unit + ":" + fold(c.zone)
 }
 
-// sameZone reports whether two locations have the same times in each January and July.
+// sameZone reports whether two locations have the same offset and abbreviation in each January and
+// July from 1970 to 2037.
 func sameZone(a, b *time.Location) bool {
 	for year := 1970; year < 2038; year++ {
 		for _, month := range []time.Month{time.January, time.July} {

@@ -1,6 +1,7 @@
 package core
 
-// FailOpen, Fallback and Shadow: stores that wrap a store and decide if it has no answer.
+// FailOpen, Fallback and Shadow: stores that wrap a store, and decide themselves if it has no
+// answer.
 
 import (
 	"context"
@@ -12,31 +13,33 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// FailOpen allows an action if store has no answer. The decision then has the first limit's full
-// quota and [SourceNone]. During an outage no user is limited: use FailOpen if refusing users is
-// worse than not limiting them. [Fallback] avoids both.
+// FailOpen returns a store that asks store, and allows an action if store has no answer. Such a
+// decision has the first limit's full quota and [SourceNone]. During an outage no user is limited,
+// so use FailOpen if refusing users is worse than not limiting them. [Fallback] avoids both.
 //
 // When store is asked:
-//   - After three failures in a row, store is not asked, so that an outage does not cost every
-//     action the timeout. Failures of calls that overlap count as one.
-//   - Every 250 ms one call asks store nonetheless, as a probe. When a probe is answered, store
-//     decides again. A probe may take a second, even if its caller leaves before.
-//   - If store is spread over several servers, as redisstore on a Cluster is, all this holds for
-//     each server. If one fails, only its users are affected.
+//
+//   - After three failures in a row, store is not asked any more, so that actions do not wait for
+//     its timeout during an outage. Failures of calls that overlap count as one.
+//   - Every 250 ms, one call asks store all the same, as a probe. If store answers a probe, it
+//     decides again. A probe may take a second, even if its caller leaves earlier.
+//   - If store consists of several servers, as redisstore on a Cluster does, this holds for each
+//     server. If one server fails, only its users are affected.
 //   - Reset always asks store, and returns its error.
 //
-// The log says once that store fails (code "store-fails") and once that it answers again
+// The log says once that store fails (code "store-fails"), and once that it answers again
 // ("store-answers"). [Observe] shows it too.
 //
 // What counts as a failure:
-//   - An error of store, but not an [ErrKey].
-//   - The end of the caller's deadline, but only if store has had a second to answer, because a
-//     client may choose the deadline, as in gRPC. The call returns the error.
-//   - Not the caller's own cancellation: a client that disconnects is not an outage. The call
-//     returns the error, so the request does not pass.
 //
-// So store needs a timeout shorter than its callers' deadlines, as redisstore has. Otherwise every
-// call waits until its deadline while store hangs.
+//   - An error of store counts, unless it is an [ErrKey].
+//   - If the caller's deadline ends, that counts only if store has had a second to answer, because
+//     a client may choose the deadline, as in gRPC. The call returns the error.
+//   - If the caller cancels, that does not count, because a client that disconnects is not an
+//     outage. The call returns the error, so the request does not pass.
+//
+// So store needs a timeout that is shorter than the deadlines of its callers, as redisstore has.
+// Otherwise each call waits until its deadline while store hangs.
 func FailOpen(store Store) Store {
 	return &failOpen{newBreaker(store, "FailOpen", "core: the store fails; actions pass unlimited until it answers")}
 }
@@ -55,10 +58,10 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, *Record, error
 	return d, r, nil
 }
 
-// untouched is the decision if no store has an answer: allowed, with the first limit's full quota.
-// But a cost above a quota is refused.
+// untouched returns the decision if no store has an answer: allowed, with the first limit's full
+// quota. If the cost is above a quota, the action is refused.
 func untouched(c *Charge) (d Decision, r *Record) {
-	n := 0 // limits
+	n := 0 // the number of limits
 	for i, p := range c.Parts() {
 		if alone := p.whole(c.Mode); i == 0 || d.Allowed && !alone.Allowed {
 			d = alone
@@ -83,21 +86,21 @@ func (p *Part) whole(mode machine.Mode) Decision {
 	return Decision{Allowed: true, Limit: p.Limits[0].Quota(), Remaining: p.Limits[0].Quota()}
 }
 
-// Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is the
-// recommended way to use a shared store, with a memorystore as other: during an outage routes stay
-// limited, and users are served.
+// Fallback returns a store that asks store, and asks other if store has no answer. A decision of
+// other has [SourceFallback]. Fallback is the recommended way to use a shared store, with a
+// memorystore as other. During an outage, routes stay limited and users are served.
 //
-// [FailOpen] says when store is asked, and what counts as a failure. One thing differs: if the
-// caller's deadline ends before store answers, other decides. Reset resets both stores.
+// [FailOpen] describes when store is asked, and what counts as a failure. There is one difference:
+// if the caller's deadline ends before store answers, other decides. Reset resets both stores.
 //
-// Each store keeps the limit for itself. So a user may do at most the sum of what the stores allow:
-// the limit once for store, once for each of n processes, and once more whenever one of them loses
+// Each store counts separately. So a user may do at most the sum of what the stores allow: the
+// limit once for store, once for each of n processes, and once more each time a store loses
 // its data. With [Divide] the n processes together allow the limit once, rounded up. If a call has
-// timed out, store may have charged it, and other decides it too. Then store may refuse earlier,
-// but never later. A ban made in one store does not hold in the other.
+// timed out, store may have charged it, and other decides about it too. Then store may refuse
+// earlier, but never later. A ban in one store does not hold in the other.
 //
-// Give the shared store first. If the first store always has an answer, as a memorystore has, other
-// is never asked, and the log says so (code "fallback-unused").
+// Pass the shared store first. If the first store always has an answer, as a memorystore has, other
+// is never asked. The log then says so (code "fallback-unused").
 func Fallback(store, other Store) Store {
 	if answers(store) {
 		slog.Default().Warn("core: Fallback: the first store always has an answer, so the second is never asked; give the shared store first, as in Fallback(redisstore.New(rdb, nil), memorystore.New(nil))",
@@ -106,7 +109,8 @@ func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
 
-// answers reports whether a store always has an answer: it is in process, or lets actions pass without one.
+// answers reports whether a store always has an answer. A store in the process does, and so does a
+// store that allows actions without an answer.
 func answers(store Store) bool {
 	switch s := store.(type) {
 	case Sized, *failOpen, *shadow:
@@ -119,7 +123,7 @@ func answers(store Store) bool {
 	return false
 }
 
-// afterDeadline is the time that the second store has if the caller's own deadline has ended.
+// afterDeadline is the time that the second store has if the caller's deadline has ended.
 const afterDeadline = 50 * time.Millisecond
 
 type fallback struct {
@@ -153,11 +157,13 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 	return errors.Join(s.store.Reset(ctx, user, action, limits), s.other.Reset(ctx, user, action, limits))
 }
 
-// Shadow is a dry run of every limit on store. It decides and reports, and never refuses or makes
-// [Limiter.Wait] wait. If store refuses an action, the action is allowed with [ReasonShadowed]. If
-// store has no answer, the action is allowed as by [FailOpen]. Put [Observe] around Shadow to see
-// what would be refused. The decision's numbers are those of store's limits, so clients see them in
-// headers. With [Limit.Shadow] clients do not see them.
+// Shadow returns a store that makes a dry run of every limit on store: it decides and reports, but
+// never refuses, and never makes [Limiter.Wait] wait. If store refuses an action, the action is
+// allowed with [ReasonShadowed]. If store has no answer, the action is allowed as with [FailOpen].
+// Put [Observe] around Shadow to see what would be refused.
+//
+// The numbers of a decision are those of store's limits, so clients see them in headers. If clients
+// should not see them, use [Limit.Shadow].
 func Shadow(store Store) Store {
 	return &shadow{failOpen{newBreaker(store, "Shadow", "core: the store fails; the dry run sees nothing until it answers")}}
 }
@@ -165,7 +171,7 @@ func Shadow(store Store) Store {
 type shadow struct{ failOpen }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, *Record, error) {
-	if c.Ahead > 0 { // a dry run makes no caller wait
+	if c.Ahead > 0 { // without it, no caller waits
 		t := *c.Terms
 		t.Ahead = 0
 		c.Terms = &t

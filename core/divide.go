@@ -1,6 +1,6 @@
 package core
 
-// Divide: each of n replicas gets an n-th of every limit.
+// Divide: each of n replicas decides by an n-th of every limit.
 
 import (
 	"context"
@@ -11,21 +11,22 @@ import (
 	"time"
 )
 
-// Divide gives store an n-th of every quota. It is for one of n replicas that decide separately,
-// and that together keep the limits:
+// Divide returns a store that gives store an n-th of every quota. Use it if n replicas decide
+// separately, and together should keep the limits:
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
-// What a share is:
-//   - A rate is divided exactly: with n = 4, 30 a minute becomes 30 per 4 minutes.
-//   - A max, a capacity and an Initial are rounded up, so the replicas together may admit up to n-1
-//     more than the limit.
-//   - Periods and a [BanPolicy] are not divided. A share is not leased.
-//   - A decision has the Limit, the Remaining and the times of this replica's share.
-//   - The share of a funnel or bucket has a separate state. So if n changes while the store keeps
-//     its states, windows keep their counts, and a funnel or bucket starts anew.
-//   - An action that costs more than the share is refused with [Never] and writes nothing, even if
-//     the limit itself has room for it.
+// The limit that a replica has is its share of the limit:
+//
+//   - A rate is divided exactly. For example, with n = 4, 30 a minute becomes 30 per 4 minutes.
+//   - A max, a capacity and an Initial are divided and rounded up, so the replicas together may
+//     admit up to n-1 more than the limit.
+//   - Periods and a [BanPolicy] are not divided. A share is never leased.
+//   - The Limit, the Remaining and the times of a decision are those of the share.
+//   - The share of a funnel or bucket has a separate state for each n. So if n changes while the
+//     store keeps its states, windows keep their counts, and funnels and buckets start anew.
+//   - If an action costs more than the share, it is refused with [Never] and nothing is written,
+//     even if the limit itself has room for it.
 //
 // [New] refuses a limit if the period of its share's rate, or the time that the share takes to
 // drain or fill, is more than 100 years. Divide panics if n is less than 1.
@@ -39,10 +40,10 @@ func Divide(store Store, n int) Store {
 type divide struct {
 	Store
 	n    int
-	made [64]atomic.Pointer[shares] // by the first limit's hash and the mode
+	made [64]atomic.Pointer[shares] // a cache, by the first limit's hash and the mode
 }
 
-// shares are what is made of terms.
+// shares are terms, and the terms that were made of them.
 type shares struct{ of, made *Terms }
 
 func (s *divide) Unwrap() Store { return s.Store }
@@ -72,7 +73,8 @@ func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit)
 	return s.Store.Reset(ctx, user, action, t.Limits)
 }
 
-// share returns terms with the shares of the limits. They are kept until terms of the same place need it.
+// share returns terms with the shares of the limits. It caches the result until other terms need
+// the same place.
 func (s *divide) share(of *Terms) (*Terms, error) {
 	place := &s.made[(of.Limits[0].rule.Hash+uint64(of.Mode))%uint64(len(s.made))]
 	last := place.Load()
@@ -102,9 +104,9 @@ func (s *divide) share(of *Terms) (*Terms, error) {
 	return &made, nil
 }
 
-// toShare reduces the limit to an n-th, and reports whether the share is within bounds. If the
-// limit has a rate, n is appended to its identity, because the shares of two different limits may
-// have equal numbers.
+// toShare changes the limit to an n-th of it, and reports whether the share is within bounds. If
+// the limit has a rate, the identity gets n as a suffix, because the shares of two different limits
+// may have equal numbers.
 func (l *Limit) toShare(n int) bool {
 	switch {
 	case n == 1 || l.rule.Ban != nil || l.rule.Max == 0:
@@ -128,5 +130,5 @@ func (l *Limit) toShare(n int) bool {
 	return !tooSlow(l)
 }
 
-// ceil is a/n, rounded up.
+// ceil returns a/n, rounded up.
 func ceil(a, n int) int { return (a-1)/n + 1 }

@@ -1,6 +1,6 @@
 package core
 
-// OnlyFailures: limits of attempts that may turn out right, such as logins.
+// OnlyFailures: limits that count only failed attempts, such as wrong passwords.
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// OnlyFailures makes a limiter of attempts that may turn out right, such as logins. Its limits
-// count only the attempts that have failed.
+// OnlyFailures makes a limiter count only attempts that have failed, such as logins with a wrong
+// password.
 //
 //	logins, err := logins.With(core.OnlyFailures{})
 //	d, err := logins.Allow(ctx, "alice", "login")
@@ -26,22 +26,24 @@ import (
 //		failed = !right(ctx, password) || ctx.Err() != nil
 //	}
 //
-// With n for the smallest of the quotas:
-//   - [Limiter.Allow] lets an attempt pass if all limits have room for it. It charges nothing. The
-//     attempt takes a slot until [Limiter.Release].
-//   - [Limiter.Surcharge] counts a failure. Call it before Release. Count every attempt that was
-//     not found right, also if the check returns an error or panics, as above: a client can cause
-//     that, for example by disconnecting while its password is checked.
-//   - After n failures all attempts are refused. These refusals count towards a [BanPolicy].
-//   - At most n attempts are in progress. So of wrong guesses at the same time fewer than 2n are
-//     checked, if the check has ended when Release is called. A refusal that is due only to
-//     attempts in progress has [ReasonInFlight] and counts towards no BanPolicy: the caller may try
-//     again soon.
+// Let n be the smallest quota of the limiter's limits:
 //
-// The slots are those of an InFlight(n), at most 10,000, which comes last among the enforced
-// limits. Its name is "+checking", which no other limit can have. If the limiter has an [InFlight]
-// already, that one bounds the attempts instead. Refund and Settle change nothing, because an
-// attempt charges nothing.
+//   - [Limiter.Allow] lets an attempt pass if all limits have room for it. It charges nothing to
+//     them, but the attempt takes a slot until [Limiter.Release].
+//   - [Limiter.Surcharge] counts a failure. Call it before Release. Call it for each attempt that
+//     was not found right, even if the check returned an error or panicked, as above. A client can
+//     cause an error, for example by disconnecting while its password is checked.
+//   - After n failures, all attempts are refused. These refusals count towards a [BanPolicy].
+//   - At most n attempts are in progress at the same time. If an attempt is refused only because of
+//     these, it has [ReasonInFlight] and may be tried again soon. Such a refusal does not count
+//     towards a BanPolicy.
+//   - Fewer than 2n of the wrong guesses that come at the same time are checked, provided that each
+//     check has ended when Release is called.
+//
+// The slots are those of an InFlight(n), of at most 10,000. With adds it after the limiter's other
+// enforced limits. Its name is "+checking", which no other limit can have. If the limiter has an
+// [InFlight] already, that limit bounds the attempts instead. Refund and Settle change nothing,
+// because an attempt charges nothing.
 type OnlyFailures struct{}
 
 func (OnlyFailures) extend(l *Limiter) error {
@@ -51,7 +53,7 @@ func (OnlyFailures) extend(l *Limiter) error {
 	l.limits = slices.Clone(l.limits)
 	n := len(enforced(l.limits))
 	if shortestLease(l.limits[:n]) == 0 {
-		slots := InFlight(int(min(l.smallest, int64(machine.KindInFlight.Most())))).Named("+checking") // [New] refuses the name
+		slots := InFlight(int(min(l.smallest, int64(machine.KindInFlight.Most())))).Named("+checking") // New refuses this name, so no other limit has it
 		if slices.ContainsFunc(l.limits[:n], func(l Limit) bool { return l.rule.PerUser }) {
 			slots = slots.PerUser()
 		}

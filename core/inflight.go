@@ -1,6 +1,7 @@
 package core
 
-// InFlight: at most so many actions at the same time, the slots that a charge has taken, and who waits for one.
+// InFlight: a limit of actions at the same time. This file also has the slots that a charge has
+// taken, and the callers that wait for one.
 
 import (
 	"cmp"
@@ -18,8 +19,8 @@ import (
 const defaultSlotLease = time.Minute
 
 // InFlight admits at most n actions at the same time. n is from 1 to 10,000. An admitted action
-// takes a slot for each unit of its cost. [Limiter.Release] frees the slots when the action has
-// ended:
+// takes a slot for each unit of its cost. When the action has ended, [Limiter.Release] frees the
+// slots:
 //
 //	streams, err := core.New(store, core.InFlight(3), core.SlidingWindow(100, time.Minute))
 //	d, err := streams.Allow(ctx, "alice", "stream")
@@ -27,20 +28,21 @@ const defaultSlotLease = time.Minute
 //		defer streams.Release(context.WithoutCancel(ctx), d)
 //	}
 //
-// A slot that is not released is free when its lease ends, a minute after the action began: see
-// [Limit.Lease]. This happens if a process dies, but also if an action takes longer than the lease.
-// Such an action needs [Limiter.Renew], or a longer lease.
+// If a slot is not released, for example because the process has died, it becomes free when its
+// lease ends. The lease is a minute from the beginning of the action: see [Limit.Lease]. If an
+// action may take longer than the lease, set a longer lease or call [Limiter.Renew]. Otherwise
+// another action may take its slot.
 //
-// A [Limiter.Surcharge] takes no slot. A refusal by InFlight alone counts towards no ban.
+// A [Limiter.Surcharge] takes no slot. A refusal by InFlight alone does not count towards a ban.
 //
 // The algorithm is a counting semaphore with leases.
 func InFlight(n int) Limit {
 	return Limit{kind: machine.KindInFlight, max: n, period: defaultSlotLease, shape: inFlight{}}.derived()
 }
 
-// Lease sets the time after which a slot of [InFlight] is free if it is neither released nor
-// renewed. d is from 1 ms to 365 days, in whole microseconds. For other kinds of limits see
-// [Limit.Leased], by which a process takes units in advance.
+// Lease sets the time after which a slot of [InFlight] becomes free if it is neither released nor
+// renewed. d is from 1 ms to 365 days, in whole microseconds. Do not confuse it with
+// [Limit.Leased], by which a process takes units of another limit in advance.
 func (l Limit) Lease(d time.Duration) Limit {
 	l.mods |= modLease
 	if l.kind == machine.KindInFlight {
@@ -58,7 +60,7 @@ func (inFlight) validate(l *Limit, bad badValue) error {
 	return cmp.Or(validateMax(l, bad), validatePeriod("lease", l.period, bad))
 }
 
-// shortestLease is 0 if none of the limits is InFlight.
+// shortestLease returns the shortest lease of the InFlight limits, or 0 if there are none.
 func shortestLease(limits []Limit) (lease time.Duration) {
 	for i := range limits {
 		if x := &limits[i]; x.rule.TakesSlots() && (lease == 0 || x.period < lease) {
@@ -68,19 +70,20 @@ func shortestLease(limits []Limit) (lease time.Duration) {
 	return lease
 }
 
-// takenSlots is what a record knows of the slots of its charge.
+// takenSlots describes the slots that a charge has taken.
 type takenSlots struct {
 	waiters  *slotWaiters
-	turn     chan struct{} // has one token: one call at a time asks the store
+	turn     chan struct{} // a mutex: the call that holds its one token may ask the store
 	released bool          // guarded by turn
-	later    bool          // guarded by turn: a release has failed, and is tried again
-	since    time.Duration // guarded by turn: no lease has begun later, since the process started
+	later    bool          // guarded by turn: a release has failed, and is tried again in the background
+	since    time.Duration // guarded by turn: when the leases began at the latest, since started
 
-	lease    time.Duration // the shortest
-	outlived *time.Timer   // warns at the end of the lease; nil: the slot is not watched
+	lease    time.Duration // the shortest lease
+	outlived *time.Timer   // warns when the lease ends; nil if the slots are not watched
 }
 
-// started is about when the process has. To read the time since then is faster than the time of day.
+// started is about when the process started. Reading the time since then is faster than reading the
+// time of day.
 var started = time.Now()
 
 func newTakenSlots(waiters *slotWaiters, lease time.Duration) *takenSlots {
@@ -89,10 +92,10 @@ func newTakenSlots(waiters *slotWaiters, lease time.Duration) *takenSlots {
 	return s
 }
 
-// watch has the log tell if the lease ends.
+// watch starts a timer that warns if the lease ends. It does so only for some slots.
 func (s *takenSlots) watch() {
 	n := int64(1)
-	if s.waiters != nil { // it is nil if a decorator has added the limit
+	if s.waiters != nil { // nil if a decorator has added the limit
 		n = s.waiters.taken.Add(1)
 	}
 	if n <= watchFirst || n%watchEvery == 0 {
@@ -100,7 +103,8 @@ func (s *takenSlots) watch() {
 	}
 }
 
-// Of the slots of a limiter the first so many are watched, and then one in so many: each costs a timer.
+// A limiter watches its first watchFirst slots, and then one in watchEvery, because each watched
+// slot needs a timer.
 const watchFirst, watchEvery = 1000, 64
 
 var outlived notice.Once
@@ -112,17 +116,17 @@ func warnOutlived() {
 	}
 }
 
-// slotWaiters are the callers of Wait who are woken when a slot of their user is released. A
-// limiter with InFlight shares them with the limiters derived from it. In a limiter without
-// InFlight they are nil.
+// slotWaiters are the callers of Wait that are woken when a slot of their user is released. A
+// limiter with InFlight shares them with the limiters that are derived from it. A limiter without
+// InFlight has none.
 type slotWaiters struct {
 	mu     sync.Mutex
 	byUser map[string][]slotWaiter
 
-	taken atomic.Int64 // slots so far
+	taken atomic.Int64 // how many charges have taken slots so far
 }
 
-// A slotWaiter is a caller who waits for a slot of an action.
+// A slotWaiter is a caller that waits for a slot of an action.
 type slotWaiter struct {
 	action string
 	freed  chan struct{} // has room for one token
@@ -145,7 +149,8 @@ func (s *slotWaiters) unwatch(user string, w slotWaiter) {
 	}
 }
 
-// wake wakes those who may wait for a slot of the action, or with perUser of any of the user's. s may be nil.
+// wake wakes the callers that wait for a slot of the action, or of any of the user's actions if
+// perUser is set. s may be nil.
 func (s *slotWaiters) wake(user, action string, perUser bool) {
 	if s == nil {
 		return
@@ -158,7 +163,7 @@ func (s *slotWaiters) wake(user, action string, perUser bool) {
 		}
 		select {
 		case w.freed <- struct{}{}:
-		default: // it has a token
+		default: // it has been woken already
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package core
 
-// Buckets and funnels: so many actions at once, and then a rate.
+// Buckets and funnels: limits of a burst, and then of a rate.
 
 import (
 	"fmt"
@@ -11,22 +11,23 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// TokenBucket admits an action if the bucket holds a token for each unit of its cost. The bucket
-// holds at most capacity tokens. It starts full, or as [Limit.Initial] says, and is refilled at
-// rate. Fractions of a token are kept. capacity is from 1 to 1,000,000,000. The bucket must fill
+// TokenBucket admits an action if the bucket holds a token for each unit of the action's cost. The
+// bucket holds at most capacity tokens. It starts full, or as [Limit.Initial] says, and is refilled
+// at rate. Fractions of a token are kept. capacity is from 1 to 1,000,000,000. The bucket must fill
 // within 100 years.
 //
-// The state is the instant at which the bucket will be full, which is one number and exact. The
-// algorithm is the virtual scheduling algorithm of [ITU-T I.371], also called GCRA.
+// The state is one number, and exact: the instant at which the bucket will be full. The algorithm
+// is the virtual scheduling algorithm of [ITU-T I.371], also called GCRA.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 func TokenBucket(capacity int, rate Rate) Limit {
 	return Limit{kind: machine.KindTokenBucket, max: capacity, rate: rate, shape: meter{}}.derived()
 }
 
-// Funnel admits an action if the funnel has room for its cost. It has room for capacity units and
-// leaks at rate: Funnel(15, Per(30, time.Minute)) admits 15 actions at once and then one every 2 s.
-// capacity is from 1 to 1,000,000,000. A full funnel must drain within 100 years.
+// Funnel admits an action if the funnel has room for the action's cost. The funnel has room for
+// capacity units, and leaks at rate. For example, Funnel(15, Per(30, time.Minute)) admits 15
+// actions at once, and then one every 2 s. capacity is from 1 to 1,000,000,000. A full funnel must
+// drain within 100 years.
 //
 // The state is the instant at which the funnel will be empty. The algorithm is the leaky bucket as
 // a meter (GCRA), as in redis-cell.
@@ -34,40 +35,41 @@ func Funnel(capacity int, rate Rate) Limit {
 	return Limit{kind: machine.KindFunnel, max: capacity, rate: rate, shape: meter{}}.derived()
 }
 
-// Throttle is a [Funnel] with the arguments of redis-cell's CL.THROTTLE: Throttle(15, Per(30,
-// time.Minute)) is CL.THROTTLE key 15 30 60. Its capacity is maxBurst+1, so this example admits 16
-// actions at once. maxBurst is from 0 to 999,999,999. [Decision.Cell] gives the command's reply.
+// Throttle is a [Funnel] with the arguments of redis-cell's command CL.THROTTLE. For example,
+// Throttle(15, Per(30, time.Minute)) is CL.THROTTLE key 15 30 60. The capacity is maxBurst+1, so
+// this example admits 16 actions at once. maxBurst is from 0 to 999,999,999. [Decision.Cell]
+// returns the command's reply.
 func Throttle(maxBurst int, rate Rate) Limit {
-	capacity := min(maxBurst, math.MaxInt-1) + 1 // so that it does not wrap around
+	capacity := min(maxBurst, math.MaxInt-1) + 1 // does not overflow
 	return Limit{kind: machine.KindFunnel, throttle: true, max: capacity, rate: rate, shape: meter{}}.derived()
 }
 
 // Initial makes a TokenBucket start with n tokens instead of full. n is from 1 to the capacity. The
-// user's first action starts the bucket, even if the action is refused because it costs more than
-// n, or is refunded later. Before that the bucket does not fill: ResetAfter is the time that it
-// will take to fill.
+// bucket starts to fill at the user's first action. This holds even if that action is refunded
+// later, or is refused because it costs more than n. Before the first action, ResetAfter is the
+// time that the bucket will take to fill.
 func (l Limit) Initial(n int) Limit {
 	l.mods |= modInitial
 	l.initial = n
 	return l.derived()
 }
 
-// ForgetAfter sets the time after the last admitted action after which a TokenBucket with Initial
-// has its initial tokens again. d is at least the time from empty to full, and at most 101 years.
-// The default is the time from empty to full plus 24 h. A store keeps the state for d, or a
-// microsecond longer if d is the time from empty to full.
+// ForgetAfter sets when a TokenBucket with Initial has its initial tokens again: d after the last
+// admitted action. d is at least the time from empty to full, and at most 101 years. The default is
+// the time from empty to full plus 24 h. A store keeps the state for d, or a microsecond longer if
+// d is the time from empty to full.
 //
-// If limiters with different ForgetAfter share a bucket, the limiter that admitted last sets when
-// it is forgotten. If a limiter with a shorter ForgetAfter decides later, even by a refusal, the
-// bucket is forgotten at most its ForgetAfter from then. The exception is a last action whose turn
-// [Limiter.Wait] has reserved.
+// Limiters with different ForgetAfter may share a bucket. Then the ForgetAfter of the limiter that
+// admitted last counts. If a limiter with a shorter ForgetAfter decides later, even by a refusal,
+// the bucket is forgotten at most that time after the decision. There is one exception: the turn of
+// the last action was reserved by [Limiter.Wait].
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d
 	return l.derived()
 }
 
-// validateInitial is called for a limit that is valid but for its Initial and ForgetAfter.
+// validateInitial checks Initial and ForgetAfter. The rest of the limit must be valid.
 func (l *Limit) validateInitial(bad badValue) error {
 	initial, forget := l.mods&modInitial != 0, l.mods&modForget != 0
 	empty := micros(l.rule.Burst.Ceil())
@@ -95,7 +97,7 @@ const (
 	forgetGrace = 24 * time.Hour
 )
 
-// meter is the shape of the limits with a capacity and a rate.
+// meter is the shape of the limits that have a capacity and a rate.
 type meter struct{}
 
 func (meter) text(l *Limit) string {
@@ -122,11 +124,11 @@ func (meter) validate(l *Limit, bad badValue) error {
 	return err
 }
 
-// tooSlow reports whether a full meter takes longer to drain than is allowed.
+// tooSlow reports whether a full meter takes longer to drain than maxDrain.
 func tooSlow(l *Limit) bool { return l.rule.Burst.Ceil() > maxDrain.Microseconds() }
 
-// compile makes no rule if numbers are out of bounds. validate reports them. A share of Divide may
-// have a longer period than validate allows.
+// compile makes an empty rule if a number is out of bounds, because validate reports that. The rate
+// of a share of Divide may have a longer period than validate allows.
 func (meter) compile(l *Limit) {
 	l.rule = machine.Rule{Kind: l.kind}
 	if l.max < 1 || l.max > l.kind.Most() || l.rate.n < 1 || l.rate.n > maxRate || l.rate.d < minPeriod || l.rate.d > maxDrain {

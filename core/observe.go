@@ -1,6 +1,6 @@
 package core
 
-// Observe: a store that shows every decision of the store that it wraps.
+// Observe: a store that passes each decision of another store to a function.
 
 import (
 	"context"
@@ -9,36 +9,37 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// An Observation is a decision as [Observe] shows it. User is personal data: log it only where you
-// may, and do not make it a label of a metric.
-//   - [Limiter.Ban] shows as a decision about the ban policy's limit alone.
-//   - [Limiter.Wait] shows each time it asks the store.
-//   - [All] shows as one decision with Subjects, or, if the subjects are decided one after the
-//     other, as one decision for each that is asked.
-//   - Refund, Settle, Release, Renew and Reset do not show.
+// An Observation is a decision, or an error of a store, as [Observe] shows it. User is personal
+// data: log it only where you may, and do not make it a label of a metric.
+//
+//   - A call of [Limiter.Ban] is an Observation whose only limit is the ban policy's.
+//   - A call of [Limiter.Wait] is an Observation for each time that it asks the store.
+//   - A call of [All] is one Observation with Subjects. If the subjects are decided one after the
+//     other, it is one Observation for each subject that is asked.
+//   - Calls of Refund, Settle, Release, Renew and Reset are not shown.
 type Observation struct {
-	User      string        // of a call of All: of the subject that the decision is about
-	Action    string        // as User
-	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
-	Cost      int64         // units
-	Ban       time.Duration // of a call of Ban; else 0
-	Peek      bool          // false for an action that can never pass
-	Surcharge bool
-	Decision  Decision // zero if Err is not nil
+	User      string        // for a call of All, the user of the subject that the decision is about
+	Action    string        // for a call of All, the action of that subject
+	Limits    []Limit       // enforced limits, then shadow limits, then the ban policy's; read only
+	Cost      int64         // in units
+	Ban       time.Duration // the length of the ban for a call of Ban, and otherwise 0
+	Peek      bool          // the call is one that charges nothing, such as Peek or Status
+	Surcharge bool          // the call is a Surcharge
+	Decision  Decision      // zero if Err is not nil
 	Err       error
-	Took      time.Duration // by the store
+	Took      time.Duration // how long the store took
 
-	// Subjects has the User, Action, Limits and Cost of each subject of a call of [All] about
-	// several. It is nil if there is one subject.
+	// Subjects has the User, Action, Limits and Cost of each subject of a call of [All]. It is nil
+	// if there is only one subject.
 	Subjects []Observation
 
-	// Down reports whether a [Fallback], [FailOpen] or [Shadow] that Observe wraps does not ask its
-	// store for this user at present, because the store failed.
+	// Down is true if a [Fallback], [FailOpen] or [Shadow] inside Observe does not ask its store
+	// for this user now, because that store has failed.
 	Down bool
 }
 
-// Observe shows every decision and error of store to see. It calls see in the caller's
-// goroutine, before the caller has its answer, so see should be quick.
+// Observe returns a store that passes each decision and each error of store to see. It calls see in
+// the caller's goroutine, before the caller gets its decision, so see must be quick.
 func Observe(store Store, see func(context.Context, Observation)) Store {
 	if see == nil {
 		panic("core: Observe: the function is nil; give one, or leave Observe out")

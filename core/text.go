@@ -1,6 +1,6 @@
 package core
 
-// The text form of a limit, for numbers in a file, a flag or the environment.
+// The text form of a limit, for a file, a flag or an environment variable.
 
 import (
 	"fmt"
@@ -11,8 +11,9 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// String returns the calls that make the limit, without the package's name: SlidingWindow(5, 1m).
-// [ParseLimit] reads this text. A name that is too long for [New] is cut.
+// String returns the calls that make the limit, without the name of the package, such as
+// SlidingWindow(5, 1m). [ParseLimit] reads this text. If a name is too long for [New], String
+// shortens it.
 func (l Limit) String() string {
 	if l.shape == nil {
 		return "Limit{}"
@@ -27,7 +28,7 @@ func (l Limit) String() string {
 	modifier(l.mods&modRefused != 0, ".CountRefused()")
 	modifier(l.mods&modInitial != 0, ".Initial(%d)", l.initial)
 	modifier(l.mods&modForget != 0, ".ForgetAfter(%s)", shortest(l.forget))
-	modifier(l.mods&modLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // no other kind has kept it
+	modifier(l.mods&modLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // other kinds ignore Lease
 	modifier(l.mods&modPrepay != 0, ".Leased(%s)", shortest(l.prepay))
 	modifier(l.mods&modName != 0, ".Named(%.65q)", l.name)
 	modifier(l.rule.PerUser, ".PerUser()")
@@ -35,7 +36,7 @@ func (l Limit) String() string {
 	return b.String()
 }
 
-// ParseLimit reads what [Limit.String] prints, such as
+// ParseLimit returns the limit of a text in the form of [Limit.String]. These are examples:
 //
 //	SlidingWindow(5, 1m).Named("burst")
 //	TokenBucket(100, Per(30, 1m)).Initial(10)
@@ -43,10 +44,10 @@ func (l Limit) String() string {
 //	CalendarWindow(10000, month, Asia/Shanghai)
 //	CalendarWindow(10000, month.from(17), UTC)
 //
-// Durations are as [time.ParseDuration] reads them, names are in double quotes, and there
-// may be spaces between the parts. The error matches [ErrConfig]. It names the word that is
-// wrong and its position, counted in bytes from 1. If a number is out of bounds, the error is
-// that of [New].
+// Durations have the form of [time.ParseDuration]. Names are in double quotes. There may be spaces
+// between the parts. If the text is wrong, the error names the wrong word and its position, counted
+// in bytes from 1. If a number is out of bounds, the error is the same as that of [New]. All errors
+// match [ErrConfig].
 func ParseLimit(s string) (Limit, error) {
 	p := limitParser{text: s}
 	l := p.limit()
@@ -59,20 +60,21 @@ func ParseLimit(s string) (Limit, error) {
 	return l, nil
 }
 
-// MarshalText returns the text of [Limit.String]. If [New] would refuse the limit, it returns an
-// error.
+// MarshalText returns the text of [Limit.String]. If [New] would refuse the limit, MarshalText
+// returns an error.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.validate(); err != nil {
 		return nil, err
 	}
 	text := l.String()
-	if _, err := ParseLimit(text); err != nil { // a BanPolicy's limit, which Observe shows
+	if _, err := ParseLimit(text); err != nil { // such as the limit of a BanPolicy, which an Observation has
 		return nil, err
 	}
 	return []byte(text), nil
 }
 
-// UnmarshalText is [ParseLimit].
+// UnmarshalText sets l to the limit that [ParseLimit] returns. If there is an error, l does not
+// change.
 func (l *Limit) UnmarshalText(text []byte) error {
 	parsed, err := ParseLimit(string(text))
 	if err == nil {
@@ -81,7 +83,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The calls in a limit's text, in the order in which an error lists them.
+// The calls that a limit's text may contain, in the order in which an error lists them.
 var (
 	limitCalls = []limitCall{
 		{"SlidingWindow(5, 1m)", func(p *limitParser, _ Limit) Limit { return SlidingWindow(p.number(), p.next().duration()) }},
@@ -116,11 +118,11 @@ type limitCall struct {
 	read    func(p *limitParser, l Limit) Limit
 }
 
-// A limitParser reads a text from left to right. Only the first error counts.
+// A limitParser reads a text from left to right. It keeps only the first error.
 type limitParser struct {
 	text    string
 	at      int
-	example string // of the call that is read
+	example string // an example of the call that is being read
 	err     error
 }
 
@@ -144,7 +146,7 @@ func (p *limitParser) limit() Limit {
 	return l
 }
 
-// call reads one of the calls.
+// call reads one of the given calls.
 func (p *limitParser) call(calls []limitCall, l Limit, what string) Limit {
 	examples := make([]string, len(calls))
 	for i, c := range calls {
@@ -205,14 +207,14 @@ func (p *limitParser) unit() CalendarUnit {
 	return unit
 }
 
-// zone reads a name, which New checks.
+// zone reads the name of a zone. It does not check whether the zone exists.
 func (p *limitParser) zone() string {
 	zone := p.word()
 	p.pass(zone != "" && strings.Trim(zone, legalZone) == "", "a time zone; write one such as UTC or Asia/Shanghai")
 	return zone
 }
 
-// pass passes over the next word, if that is legal.
+// pass skips the next word. If the word is not legal, pass sets the error.
 func (p *limitParser) pass(legal bool, what string) {
 	if !legal {
 		p.fail("%s is not %s", p.found(), what)
@@ -228,7 +230,7 @@ func (p *limitParser) quoted() string {
 	return name
 }
 
-// next reads the comma in front of the next argument.
+// next reads the comma before the next argument.
 func (p *limitParser) next() *limitParser {
 	p.want(",")
 	return p
@@ -244,7 +246,7 @@ func (p *limitParser) want(token string) {
 
 const spaces = " \t\n\r"
 
-// word is the next word or punctuation mark, or "" at the end. Spaces before it are passed over.
+// word skips spaces, and returns the next word or punctuation mark, or "" at the end of the text.
 func (p *limitParser) word() string {
 	rest := strings.TrimLeft(p.text[p.at:], spaces)
 	p.at = len(p.text) - len(rest)
@@ -255,7 +257,7 @@ func (p *limitParser) word() string {
 	return rest[:max(1, end)]
 }
 
-// found is the next word, for an error.
+// found describes the next word for an error.
 func (p *limitParser) found() string {
 	if word := p.word(); word != "" {
 		return fmt.Sprintf("%.40q", word)
@@ -263,7 +265,7 @@ func (p *limitParser) found() string {
 	return "the end of the text"
 }
 
-// fail is for an error at the next word.
+// fail sets the error, unless there is one already. The error's position is that of the next word.
 func (p *limitParser) fail(format string, args ...any) {
 	if p.err == nil {
 		p.err = configError(fmt.Sprintf("core: ParseLimit: %.80q, position %d: %s", p.text, p.at+1, fmt.Sprintf(format, args...)))

@@ -1,6 +1,6 @@
 package core
 
-// The windows: at most so many actions in a period.
+// The windows: limits of so many actions in a period.
 
 import (
 	"cmp"
@@ -11,47 +11,50 @@ import (
 )
 
 // SlidingWindow admits at most max actions in any interval of length period. An action made at t
-// counts until just before t+period. The limit remembers the instant of every admitted action of
-// the period, so it is exact, and the history can be read back. max is from 1 to 10,000; for more
-// use [MovingWindow].
+// counts until just before t+period. The limit stores the instant of each admitted action of the
+// period. So it is exact, and the history can be read back. max is from 1 to 10,000. For more, use
+// [MovingWindow].
 //
-// The algorithm is the sliding window log, in Redis the sorted-set recipe (ZADD, ZREMRANGEBYSCORE,
-// ZCARD). Two things differ from that recipe: two actions in one instant count as two, and refusals
-// are recorded only with [Limit.CountRefused].
+// The algorithm is the sliding window log. On Redis it is the sorted-set recipe (ZADD,
+// ZREMRANGEBYSCORE, ZCARD), with two differences: two actions at the same instant count as two, and
+// refusals are recorded only with [Limit.CountRefused].
 func SlidingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindSlidingWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of the last max
-// admitted instants. A decision takes constant time. An action takes 8 to 8.5 bytes, or up to 9 if
-// the queue is short. max is from 1 to 50,000,000. One call costs at most 1,000,000.
+// MovingWindow makes the same decisions as [SlidingWindow], and takes less memory. It stores a
+// compact queue of the last max admitted instants. A decision takes constant time. An action takes
+// 8 to 8.5 bytes, or up to 9 bytes in a short queue. max is from 1 to 50,000,000. The cost of one
+// call is at most 1,000,000.
 //
-// The algorithm is the sliding window log as a queue, after the list recipe (LINDEX, LPUSH, LTRIM).
+// The algorithm is the sliding window log as a queue, as in the list recipe for Redis (LINDEX,
+// LPUSH, LTRIM).
 func MovingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindMovingWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// FixedWindow admits at most max actions in a window. The window opens at the first admitted action
-// and ends period later. It is the cheapest window, because its state is a count and an end. Up to
-// twice max may pass across a boundary. max is from 1 to 1,000,000,000.
+// FixedWindow admits at most max actions in a window. The first admitted action opens the window,
+// and the window ends period later. It is the cheapest window, because its state is a count and an
+// end. In an interval of length period that contains the end of a window, up to twice max may pass.
+// max is from 1 to 1,000,000,000.
 //
-// The algorithm is the fixed window counter: INCR with EXPIRE as one atomic step.
+// The algorithm is the fixed window counter: INCR and EXPIRE as one atomic step.
 func FixedWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindFixedWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// ElasticWindow admits at most max actions in a window. Every attempt, even a refused one, moves
-// the end of the window to period from now. So the window ends only after a period without
-// attempts. A refused attempt does not count as an action. max is from 1 to 1,000,000,000.
+// ElasticWindow admits at most max actions in a window. Each attempt, even a refused one, moves the
+// end of the window to period from now. So the window ends only after a period without attempts. A
+// refused attempt does not count as an action. max is from 1 to 1,000,000,000.
 //
-// The algorithm is a counter with INCR, and EXPIRE every time.
+// The algorithm is a counter (INCR) whose expiry is set again at each attempt (EXPIRE).
 func ElasticWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindElasticWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// CountRefused makes a SlidingWindow record refused attempts too, as the original recipe does, so a
-// user who keeps trying stays refused. The newest max entries are kept. This is a separate kind of
-// limit, and shares no state with a plain SlidingWindow.
+// CountRefused makes a SlidingWindow record refused attempts too, as the sorted-set recipe does. So
+// a user who keeps trying stays refused. The limit keeps the newest max entries. It is a separate
+// kind of limit, and shares no state with a SlidingWindow without CountRefused.
 func (l Limit) CountRefused() Limit {
 	l.mods |= modRefused
 	if l.kind == machine.KindSlidingWindow {
@@ -60,7 +63,7 @@ func (l Limit) CountRefused() Limit {
 	return l.derived()
 }
 
-// window is the shape of the limits with a max and a period.
+// window is the shape of the limits that have a max and a period.
 type window struct{}
 
 func (window) text(l *Limit) string {
@@ -88,15 +91,15 @@ func (window) compile(l *Limit) {
 
 func (window) identity(l *Limit) string { return ":" + shortest(l.period) }
 
-// Nothing refuses every action, with [ReasonNothing] and a RetryAfter of [Never]. It is for an
-// action that a plan does not include, or that is switched off. It keeps no state. A limiter with
-// Nothing has no other enforced limit. The middleware answers 429 without Retry-After, or 403 with
-// nethttp.Config.Forbid.
+// Nothing refuses every action, with [ReasonNothing] and a RetryAfter of [Never]. Use it for an
+// action that a plan does not include, or that is switched off. Nothing keeps no state. A limiter
+// with Nothing cannot have another enforced limit. The middleware answers 429 without Retry-After,
+// or 403 with nethttp.Config.Forbid.
 func Nothing() Limit {
 	return Limit{kind: machine.KindFixedWindow, shape: nothing{}}.derived()
 }
 
-// nothing is the shape of a window in which no action fits.
+// nothing is the shape of Nothing: a window in which no action fits.
 type nothing struct{}
 
 func (nothing) text(*Limit) string { return "Nothing()" }

@@ -134,7 +134,7 @@ var slotRules = []promise{
 		a.allow(3, stop(2, 0, core.Never, time.Hour)) // no release can ever make room for 3
 	}},
 
-	{"a refusal by InFlight alone counts towards no ban", func(s *script) {
+	{"a refusal by InFlight alone does not count towards a ban", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.InFlight(1).Lease(time.Hour), core.FixedWindow(2, time.Hour)).with(steps)
 		first := a.taken(1)
