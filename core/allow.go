@@ -1,10 +1,10 @@
 package core
 
-// Allow, Peek and Surcharge, and All and PeekAll for several subjects.
+// The calls of a limiter about one user and action: from the arguments to the store and back.
 
 import (
 	"context"
-	"slices"
+	"errors"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -44,113 +44,112 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	return err
 }
 
-// All reports whether all subjects may act now. If all may, each is charged. Otherwise none is
-// charged:
-//
-//	d, err := core.All(ctx, perUser.For("alice", "post"), perOrg.For("7", "org-post"))
-//
-// If both had the same action, user 7 and organization 7 would share counts and bans.
-//
-//   - The decision is that of the subject that binds: Decision.Subject is its index.
-//   - A subject that refuses records its refusal as [Limiter.Allow] does, for its [BanPolicy] too.
-//     The other subjects record nothing. If the cost of any subject can never pass, no subject
-//     records.
-//   - If one of the limiters is [Refundable], [Limiter.Refund] of any of the limiters gives back
-//     the charges of all subjects.
-//   - All limiters have one store: see [Limiter.SharesStore]. No two subjects share a state.
-//     Otherwise the error matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
-//
-// In process, and on one Redis server, the decision is one atomic step. On a Cluster the subjects
-// may be on different servers, unless redisstore.Options.Tag keeps a user and their organization
-// together. A store that cannot decide about all subjects in one step does this:
-//   - It looks at all subjects. If one refuses, that refusal is recorded, and nothing is charged.
-//   - If all have room, it charges one after the other, and begins with the one that has the least
-//     room.
-//   - If one then refuses, because another caller was faster, or fails, All gives back the charges
-//     made so far, and the refusal is not recorded.
-//
-// So no limit is exceeded. Until a charge has been given back, other callers may be refused for it.
-// If it cannot be given back, for example because the process ends, it stays. A store that can
-// neither decide in one step nor refund returns an error that matches ErrConfig.
-func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
-	if err = checkSubjects(ctx, subjects); err == nil {
-		err = decide(ctx, machine.Ask{}, subjects, &d)
-	}
-	return d, err
-}
-
-// decide decides about subjects that checkSubjects has found valid. A cost of 0 is not charged, and only a ban
-// refuses it.
-func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decision) (err error) {
-	for i := range subjects {
-		if subjects[i].cost == 0 {
-			*d, err = decideFree(ctx, ask, subjects)
-			return err
-		}
-	}
-	c := jointCharge(subjects, ask)
-	l := subjects[0].limiter
-	for i := range subjects[1:] {
-		if !joins(l.store, c.User, subjects[i+1].user) {
-			*d, err = inTurn(ctx, &c, subjects)
-			return err
-		}
-	}
-	return takeAll(ctx, &c, subjects, d)
-}
-
-// takeAll is [Limiter.take] for several subjects.
-func takeAll(ctx context.Context, c *Charge, subjects []Subject, d *Decision) (err error) {
-	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.limiter.slotWaiters != nil }) {
-		ctx = c.outlives(ctx)
-	}
-	var r *Record
-	if *d, r, err = subjects[0].limiter.store.Take(ctx, *c); err != nil {
-		*d = Decision{}
-		return err
-	}
-	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
-		d.Subject = 0
-	}
-	if r != nil {
-		d.keep(r, func(i int) (*Terms, *slotWaiters) { return subjects[min(i, len(subjects)-1)].limiter.kept() })
+// check is for the arguments of a call.
+func (l *Limiter) check(ctx context.Context, user, action string, cost int) error {
+	switch {
+	case l == nil || l.store == nil:
+		return errZeroLimiter
+	case ctx == nil:
+		return errNoContext
+	case user == "":
+		return ErrNoUser
+	case action == "":
+		return ErrNoAction
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case cost < 0:
+		return ErrCost
+	case cost > mostUnits && l.portioned > 0 && int64(cost) <= l.smallest:
+		return errLargeCost
 	}
 	return nil
 }
 
-// decideFree decides about subjects of which some cost nothing. It asks those first.
-func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decision, err error) {
-	var charged []Subject
-	var at []int
-	for i, s := range subjects {
-		if s.cost > 0 {
-			charged, at = append(charged, s), append(at, i)
-			continue
-		}
-		free, err := s.limiter.allowNothing(ctx, s.user, s.action)
-		if err != nil {
-			return Decision{}, err
-		}
-		if free.Subject = i; !free.Allowed {
-			return free, nil
-		}
-		if i == len(charged) || free.claim().binds(d.claim()) {
-			d = free
-		}
+// take asks the store, and fills in d. If the store returns an error, its decision is ignored.
+func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
+	if l.slotWaiters != nil {
+		ctx = c.outlives(ctx)
 	}
-	if charged == nil {
-		return d, nil
+	var r *Record
+	// What has just been written is read as it was written: a copy in larger parts would wait for that.
+	if *d, r, err = l.store.Take(ctx, Charge{c.User, c.Action, c.Cost, c.Terms}); err != nil {
+		*d = Decision{}
+	} else if r != nil {
+		l.keep(r, nil, d)
 	}
-	var rest Decision
-	if err = decide(ctx, ask, charged, &rest); err != nil {
-		return Decision{}, err
+	return err
+}
+
+// keep makes the record of a charge the receipt of its decision, with a receipt for each subject.
+// subjects is nil if the limiter asked about one.
+func (l *Limiter) keep(r *Record, subjects []Subject, d *Decision) {
+	switch {
+	case !d.Allowed || !r.admitted: // a decorator may allow what was refused
+		return
+	case len(r.More) == 0:
+		d.receipt = r
+		r.takeSlots(l.slotWaiters)
+		return
 	}
-	rest.Subject = at[rest.Subject]
-	if rest.claim().binds(d.claim()) || rest.Subject < d.Subject && !d.claim().binds(rest.claim()) {
-		return rest, nil
+	c, readings, more := r.Charge, r.Readings, make([]Record, len(r.More))
+	for i := range 1 + len(more) {
+		o, p := r, c.Part(i)
+		if i > 0 {
+			o = &more[i-1]
+		}
+		if i < len(subjects) {
+			l = subjects[i].limiter
+		}
+		t := l.terms[machine.ModeCharge]
+		if t.Ask != c.Ask || !SameLimits(t.Limits, p.Limits) {
+			t = &Terms{Limits: p.Limits, Ask: c.Ask, Receipt: true}
+		}
+		o.Charge, o.At, o.By, o.next = Charge{p.User, p.Action, p.Cost, t}, r.At, r.By, d.receipt
+		o.Readings, readings = readings[:len(p.Limits)], readings[len(p.Limits):]
+		o.takeSlots(l.slotWaiters)
+		d.receipt = o
 	}
-	d.receipt = rest.receipt
-	return d, nil
+}
+
+// outlives returns the context of a charge that takes slots. It does not end with the caller.
+// Otherwise slots could be taken that no caller knows of, and they would stay taken until their
+// leases end.
+func (c *Charge) outlives(ctx context.Context) context.Context {
+	if c.Mode.NeedsRoom() && c.Writes() {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// Peek reports whether one action would pass, and the present numbers. It charges nothing
+// and writes nothing.
+func (l *Limiter) Peek(ctx context.Context, user, action string) (d Decision, err error) {
+	if err = l.check(ctx, user, action, 1); err == nil {
+		err = l.take(ctx, &Charge{user, action, 1, l.terms[machine.ModePeek]}, &d)
+	}
+	return d, err
+}
+
+// Status returns what is left of every limit for user and action, and the ban if there
+// is one. It charges and writes nothing. The errors are those of [Limiter.Peek].
+func (l *Limiter) Status(ctx context.Context, user, action string) (Status, error) {
+	if err := l.check(ctx, user, action, 1); err != nil {
+		return Status{}, err
+	}
+	d, r, err := l.look(ctx, user, action)
+	if err != nil {
+		return Status{}, err
+	}
+	return l.statusOf(&d, r), nil
+}
+
+// look asks the store whether one action would pass, and for the record of that. It may be nil.
+func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, r *Record, err error) {
+	if d, r, err = l.store.Take(ctx, Charge{user, action, 1, l.status}); err != nil {
+		return Decision{}, nil, err
+	}
+	d.receipt = nil
+	return d, r, nil
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.
@@ -165,26 +164,6 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decisi
 	default:
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 	}
-	return d, err
-}
-
-// Peek reports whether one action would pass, and the present numbers. It charges nothing
-// and writes nothing.
-func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
-	return PeekAll(ctx, l.For(user, action))
-}
-
-// PeekAll reports whether [All] would allow, and the present numbers. It charges and writes
-// nothing. A subject with a cost of 0 is decided as if its cost were 1.
-func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
-	if err := checkSubjects(ctx, subjects); err != nil {
-		return Decision{}, err
-	}
-	subjects = slices.Clone(subjects)
-	for i := range subjects {
-		subjects[i].cost = max(subjects[i].cost, 1)
-	}
-	err = decide(ctx, machine.Ask{Mode: machine.ModePeek}, subjects, &d)
 	return d, err
 }
 
@@ -207,3 +186,38 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	}
 	return d, err
 }
+
+// portion is how many of n units one call charges, if calls before it have charged so many.
+func portion(n, charged, portioned int64) int64 {
+	if charged < portioned {
+		return min(n, mostUnits)
+	}
+	return n
+}
+
+// Reset deletes the state of this limiter's limits for user and action, in every store that may
+// keep it. Other limiters that share the state start anew too. A ban stays: see [Limiter.Unban].
+func (l *Limiter) Reset(ctx context.Context, user, action string) error {
+	if err := l.check(ctx, user, action, 1); err != nil {
+		return err
+	}
+	return l.store.Reset(ctx, user, action, l.unbanned())
+}
+
+// The errors of a call with invalid arguments.
+var (
+	ErrNoUser   = errors.New("core: the user is empty")
+	ErrNoAction = errors.New("core: the action is empty")
+	ErrCost     = errors.New("core: the cost is negative")
+)
+
+var errNoContext = configError("core: the context is nil; pass the request's, or context.Background()")
+
+const errLargeCost costError = "core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel"
+
+// A costError matches [ErrCost].
+type costError string
+
+func (e costError) Error() string { return string(e) }
+
+func (costError) Is(target error) bool { return target == ErrCost }

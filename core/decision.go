@@ -1,10 +1,12 @@
 package core
 
-// Decision: the answer to a caller.
+// Decision: the answer to a caller, and how the readings of limits make it.
 
 import (
 	"math"
 	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Never is the RetryAfter of an action that can never pass, because its cost is above the quota.
@@ -133,4 +135,114 @@ func (s Source) String() string {
 		return names[s]
 	}
 	return "none"
+}
+
+// join makes d the decision about one more subject, if that binds.
+func (d *Decision) join(one *Decision) {
+	if one.claim().binds(d.claim()) {
+		*d = *one
+	}
+}
+
+// A claim is what says which limit or subject binds.
+type claim struct {
+	refusal                refusal
+	remaining              int
+	retryAfter, resetAfter time.Duration
+}
+
+// A refusal says how much a refusal binds. A slot may be free at any moment.
+type refusal uint8
+
+const (
+	notRefused refusal = iota
+	refusedInFlight
+	refused
+)
+
+func (d *Decision) claim() claim {
+	o := claim{refused, d.Remaining, d.RetryAfter, d.ResetAfter}
+	if d.Allowed {
+		o.refusal = notRefused
+	} else if d.Reason == ReasonInFlight {
+		o.refusal = refusedInFlight
+	}
+	return o
+}
+
+// binds reports whether a limit or a subject binds rather than those before it.
+func (o claim) binds(d claim) bool {
+	switch {
+	case o.refusal != d.refusal:
+		return o.refusal > d.refusal
+	case o.refusal == notRefused && o.remaining != d.remaining:
+		return o.remaining < d.remaining
+	case o.retryAfter != d.retryAfter:
+		return o.retryAfter > d.retryAfter
+	}
+	return o.resetAfter > d.resetAfter
+}
+
+// add adds the reading of the i-th limit to the decision about a cost. Enforced limits come first,
+// then shadow limits, then the limit of the ban policy.
+func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
+	if r.Ban != nil || r.Shadow {
+		d.addOther(r, i, v)
+		return
+	}
+	limit := claim{remaining: int(r.Remaining(v)), resetAfter: micros(v.Rest.Ceil())}
+	if !v.Fits {
+		limit.retryAfter = retryAfter(r, cost, v)
+		if limit.refusal = refused; r.TakesSlots() && cost <= r.Max {
+			limit.refusal = refusedInFlight
+		}
+	}
+	if i == 0 || limit.binds(d.claim()) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, int(r.Max), limit.retryAfter, limit.resetAfter
+		if d.Allowed, d.Reason = v.Fits, reasons[limit.refusal]; limit.refusal == refused {
+			d.Reason = limited(r.Max)
+		}
+	}
+	if i == 0 || limit.remaining < d.Remaining {
+		d.Remaining = limit.remaining
+	}
+}
+
+var reasons = [...]Reason{notRefused: "", refusedInFlight: ReasonInFlight, refused: ReasonLimited}
+
+// limited is the reason of a refusal by a limit of that quota.
+func limited(quota int64) Reason {
+	if quota == 0 {
+		return ReasonNothing
+	}
+	return ReasonLimited
+}
+
+// addOther adds the reading of a limit that is not enforced.
+func (d *Decision) addOther(r *machine.Rule, i int, v *machine.Reading) {
+	switch {
+	case r.Ban != nil:
+		d.BanLevel = int(v.Detail)
+		d.Allowed = d.Allowed && v.Fits
+		if v.Wait > 0 && !d.Allowed {
+			d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0
+			d.RetryAfter = max(d.RetryAfter, micros(v.Wait))
+			d.ResetAfter = max(d.ResetAfter, micros(v.Wait))
+		}
+	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
+		d.Reason, d.Shadow = ReasonShadowed, i
+	case d.Allowed && d.Reason == "" && r.Remaining(v) <= r.Max/5:
+		d.Reason, d.Shadow = ReasonNear, i
+	}
+}
+
+// retryAfter is the wait until a cost fits.
+func retryAfter(r *machine.Rule, cost int64, v *machine.Reading) time.Duration {
+	switch {
+	case v.Fits:
+		return 0
+	case cost > r.Max:
+		return Never
+	}
+	return micros(v.Wait)
 }

@@ -1,8 +1,8 @@
 package core
 
+// Limiter: limits over a store.
+
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -157,6 +157,8 @@ func (l *Limiter) With(options ...Option) (*Limiter, error) {
 	return &derived, nil
 }
 
+var errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
+
 // Must returns l, or panics with err if there is one. It is for limiters whose
 // numbers are constants in the code.
 func Must(l *Limiter, err error) *Limiter {
@@ -172,15 +174,6 @@ func (l *Limiter) Limits() []Limit {
 		return nil
 	}
 	return slices.Clone(enforced(l.limits))
-}
-
-// Reset deletes the state of this limiter's limits for user and action, in every store that may
-// keep it. Other limiters that share the state start anew too. A ban stays: see [Limiter.Unban].
-func (l *Limiter) Reset(ctx context.Context, user, action string) error {
-	if err := l.check(ctx, user, action, 1); err != nil {
-		return err
-	}
-	return l.store.Reset(ctx, user, action, l.unbanned())
 }
 
 // unbanned are the limiter's limits without its ban policy's.
@@ -203,50 +196,8 @@ func (l *Limiter) Lease() time.Duration {
 	return shortestLease(l.limits)
 }
 
-// The errors of a call with invalid arguments.
-var (
-	ErrNoUser   = errors.New("core: the user is empty")
-	ErrNoAction = errors.New("core: the action is empty")
-	ErrCost     = errors.New("core: the cost is negative")
-)
-
-var (
-	errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
-	errNoContext   = configError("core: the context is nil; pass the request's, or context.Background()")
-)
-
-// check is for the arguments of a call.
-func (l *Limiter) check(ctx context.Context, user, action string, cost int) error {
-	switch {
-	case l == nil || l.store == nil:
-		return errZeroLimiter
-	case ctx == nil:
-		return errNoContext
-	case user == "":
-		return ErrNoUser
-	case action == "":
-		return ErrNoAction
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case cost < 0:
-		return ErrCost
-	case cost > mostUnits && l.portioned > 0 && int64(cost) <= l.smallest:
-		return errLargeCost
-	}
-	return nil
-}
-
 // mostUnits is the highest cost of a MovingWindow, which writes each unit. Redis takes some 20 ms for so many.
 const mostUnits = 1_000_000
-
-const errLargeCost costError = "core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel"
-
-// A costError matches [ErrCost].
-type costError string
-
-func (e costError) Error() string { return string(e) }
-
-func (costError) Is(target error) bool { return target == ErrCost }
 
 // portionedUntil is the number of units that a high charge is split into portions for, if a
 // MovingWindow of more than mostUnits has to write them: twice its quota, since a debt is at most
@@ -258,40 +209,4 @@ func portionedUntil(limits []Limit) (units int64) {
 		}
 	}
 	return units
-}
-
-// portion is how many of n units one call charges, if calls before it have charged so many.
-func portion(n, charged, portioned int64) int64 {
-	if charged < portioned {
-		return min(n, mostUnits)
-	}
-	return n
-}
-
-// take asks the store and fills in d. If the store returns an error, its decision is ignored.
-func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
-	if l.slotWaiters != nil {
-		ctx = c.outlives(ctx)
-	}
-	var r *Record
-	// What has just been written is read as it was written: a copy in larger parts would wait for that.
-	if *d, r, err = l.store.Take(ctx, Charge{c.User, c.Action, c.Cost, c.Terms}); err != nil {
-		*d = Decision{}
-	} else if r != nil {
-		d.keep(r, func(int) (*Terms, *slotWaiters) { return l.kept() })
-	}
-	return err
-}
-
-// kept returns what the receipts of the limiter's charges refer to.
-func (l *Limiter) kept() (*Terms, *slotWaiters) { return l.terms[machine.ModeCharge], l.slotWaiters }
-
-// outlives returns the context of a charge that takes slots. It does not end with the caller.
-// Otherwise slots could be taken that no caller knows of, and they would stay taken until their
-// leases end.
-func (c *Charge) outlives(ctx context.Context) context.Context {
-	if c.Mode.NeedsRoom() && c.Writes() {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
 }

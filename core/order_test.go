@@ -16,7 +16,7 @@ import (
 // there.
 func TestFilesReferOneWay(t *testing.T) {
 	filesReferOneWay(t, ".", "### Files of core\n", map[[2]string]bool{
-		{"decision.go", "record.go"}: true, {"record.go", "store.go"}: true,
+		{"decision.go", "record.go"}: true, {"charge.go", "record.go"}: true, {"record.go", "store.go"}: true,
 		{"limit.go", "meter.go"}: true, {"limit.go", "leased.go"}: true,
 	})
 	filesReferOneWay(t, "../nethttp/gate", "### Files of gate\n", nil)

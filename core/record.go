@@ -45,34 +45,6 @@ func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
 	return r
 }
 
-// keep makes the record of an answer the receipt of its decision, with a receipt for each subject.
-// of(i) returns the terms and the slotWaiters of the i-th subject's limiter.
-func (d *Decision) keep(r *Record, of func(i int) (*Terms, *slotWaiters)) {
-	switch {
-	case !d.Allowed || !r.admitted: // a decorator may allow what was refused
-	case len(r.More) == 0:
-		d.receipt = r
-		_, waiters := of(0)
-		r.takeSlots(waiters)
-	default:
-		c, readings, more := r.Charge, r.Readings, make([]Record, len(r.More))
-		for i := range 1 + len(more) {
-			o, p := r, c.Part(i)
-			if i > 0 {
-				o = &more[i-1]
-			}
-			t, waiters := of(i)
-			if t.Ask != c.Ask || !SameLimits(t.Limits, p.Limits) {
-				t = &Terms{Limits: p.Limits, Ask: c.Ask, Receipt: true}
-			}
-			o.Charge, o.At, o.By, o.next = Charge{p.User, p.Action, p.Cost, t}, r.At, r.By, d.receipt
-			o.Readings, readings = readings[:len(p.Limits)], readings[len(p.Limits):]
-			o.takeSlots(waiters)
-			d.receipt = o
-		}
-	}
-}
-
 // ErrNoReceipt is the error of Refund and Settle if the decision has no receipt: the limiter is not
 // [Refundable], or the store cannot give back.
 var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")

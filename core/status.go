@@ -3,7 +3,6 @@ package core
 // Status: every limit's numbers for a user, and the ban.
 
 import (
-	"context"
 	"time"
 )
 
@@ -37,28 +36,6 @@ type BanStatus struct {
 	ForgetAfter time.Duration // until all is forgotten
 	Refusals    int           // refusals that count towards the next ban
 	Level       int           // bans in a row, the present one included
-}
-
-// Status returns what is left of every limit for user and action, and the ban if there
-// is one. It charges and writes nothing. The errors are those of [Limiter.Peek].
-func (l *Limiter) Status(ctx context.Context, user, action string) (Status, error) {
-	if err := l.check(ctx, user, action, 1); err != nil {
-		return Status{}, err
-	}
-	d, r, err := l.look(ctx, user, action)
-	if err != nil {
-		return Status{}, err
-	}
-	return l.statusOf(&d, r), nil
-}
-
-// look asks the store whether one action would pass, and for the record of that. It may be nil.
-func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, r *Record, err error) {
-	if d, r, err = l.store.Take(ctx, Charge{user, action, 1, l.status}); err != nil {
-		return Decision{}, nil, err
-	}
-	d.receipt = nil
-	return d, r, nil
 }
 
 // statusOf reads the status from the answer to look. A store that makes no record takes one limit only.

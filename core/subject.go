@@ -1,10 +1,8 @@
 package core
 
-// Subject: a user and an action of a limiter, of one or several that are decided together.
+// Subject: a user and an action of a limiter.
 
 import (
-	"context"
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -25,29 +23,6 @@ func (l *Limiter) For(user, action string) Subject { return Subject{l, user, act
 func (s Subject) Cost(n int) Subject {
 	s.cost = n
 	return s
-}
-
-// checkSubjects is for the arguments of All.
-func checkSubjects(ctx context.Context, subjects []Subject) error {
-	if len(subjects) == 0 {
-		return configError("core: All: no subjects; give at least one, such as limiter.For(user, action)")
-	}
-	for i := range subjects {
-		s := &subjects[i]
-		if err := s.limiter.check(ctx, s.user, s.action, s.cost); err != nil {
-			return err
-		}
-		for j := range i {
-			o := &subjects[j]
-			switch {
-			case !s.limiter.SharesStore(o.limiter):
-				return configError("core: All: the limiters have different stores; make them with one")
-			case s.SharesState(*o):
-				return configError(fmt.Sprintf("core: All: the subjects %d and %d would share one state; tell their limits apart with Named, and use one BanPolicy", j, i))
-			}
-		}
-	}
-	return nil
 }
 
 // SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.

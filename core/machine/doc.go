@@ -36,7 +36,7 @@
 // order, with the same arguments: load, check, charge, refuse, read, amend, save. Two more, args and amendArgs,
 // read what redisstore/forms.go sends. trail.lua keeps its instants in log.lua for SlidingWindow and in ring.lua
 // for MovingWindow; in Go both are queue.go. refunds.lua has a Go file too, and span.lua is Span in rule.go.
-// take.lua does what Charge.Check and Charge.Commit in core/commit.go do, and says what the arguments are.
+// take.lua does what Charge.Check and Charge.Commit in core/charge.go do, and says what the arguments are.
 // amend.lua does what Record.Amend in core/record.go does. state.lua has what the others share: how a key's
 // numbers are read and written.
 //

@@ -5,9 +5,17 @@ package memorystore
 //
 // A full store drops another key. If no key can be dropped, all users without a key share a state,
 // in which together they may do what one user may. So a flood of keys does not lock out new users.
+//
+// Each key has a level, and each table too. When a state is written, its key's level becomes the
+// table's level plus the part of the quota that is used. The key with the lowest level is dropped
+// first, and the table's level rises to the level of that key. So a key that is not used falls
+// behind as other keys come. A key that has used n times as much of its quota stays n times as
+// long. This is the cache replacement GreedyDual, of Young. If only the used part counted, keys
+// that were once nearly refused would stay for ever, and all others would drop one another.
 
 import (
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -146,6 +154,37 @@ func (tx *transaction) nextFree(r *ref) int64 {
 		}
 	}
 	return first - tx.now
+}
+
+// fullPart is the part of a quota that is used up.
+const fullPart = 255
+
+// part is which part of its quota a state has used: 1 to fullPart.
+func part(r *machine.Rule, v *machine.Reading) uint16 {
+	used, quota := v.Count, r.Max
+	switch {
+	case r.Ban != nil: // to forget bans in a row would shorten the next one
+		return fullPart
+	case r.Parts > 0: // in microseconds
+		used, quota = v.Rest.Whole, r.Burst.Whole
+	}
+	return uint16(1 + min(used*fullPart/max(quota, 1), fullPart-1))
+}
+
+// rank says which key is dropped first: one of a low rank. It compares levels, which wrap around.
+func (t *table) rank(s *slot, now int64) int {
+	if s.expires <= now {
+		return math.MinInt
+	}
+	return int(int16(s.level - t.level))
+}
+
+// drop removes a key for another one, and raises the table's level to that of the key.
+func (t *table) drop(at int, now int64) {
+	if t.rank(&t.slots[at], now) > 0 {
+		t.level = t.slots[at].level
+	}
+	t.remove(at)
 }
 
 func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expires <= now }

@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,14 +48,6 @@ type Store struct {
 	max    int64
 	used   atomic.Int64 // keys in all shards, and those that charges have reserved
 	shards []shard      // their number is a power of two
-}
-
-// A shard has all states of some of the users, so that one lock is enough for several limits of a
-// user. It fills a cache line, so that two processors that decide about users of two shards do not
-// wait for each other.
-type shard struct {
-	mu   sync.Mutex
-	keys table
 }
 
 var (

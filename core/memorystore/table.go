@@ -1,11 +1,22 @@
 package memorystore
 
-// The table of a shard's keys.
+// A shard of the store, its table of keys, and how a slot of the table holds a state.
 
 import (
 	"math/bits"
+	"sync"
 	"sync/atomic"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
+
+// A shard has all states of some of the users, so that one lock is enough for several limits of a
+// user. It fills a cache line, so that two processors that decide about users of two shards do not
+// wait for each other.
+type shard struct {
+	mu   sync.Mutex
+	keys table
+}
 
 // A hash identifies a user, an action, or a user's state. The seed is random, so that a client
 // cannot search for two users that share a state.
@@ -23,30 +34,23 @@ type table struct {
 	used   atomic.Int64 // keys, expired ones too; other shards read it without the lock
 	pool   *pool        // what does not fit into slots
 	shared *table       // the states that users without a key share, or nil: see room.go
-	level  uint16       // rises as keys are dropped: see slot.go
+	level  uint16       // rises as keys are dropped: see room.go
 }
 
-// The load, in percent of the slots, keeps a key at 40 to 50 bytes and searches short.
-const (
-	minSlots = 8
-	maxLoad  = 80 // a fuller table removes expired keys
-	fullLoad = 70 // if it is fuller than this after that, it grows
-	growLoad = 66 // to this load
-)
-
-// empty is the slots of a table without keys. It counts as full, so no key is written to it.
-var empty [1]slot
-
-func (t *table) home(h hash) int {
-	at, _ := bits.Mul64(uint64(h), uint64(len(t.slots)))
-	return int(at)
+// A slot holds the state of one key.
+type slot struct {
+	key       hash   // 0: the slot is empty
+	expires   int64  // the state's Expires
+	protected int64  // the key is not dropped for another one before this instant
+	n         uint32 // the state's N, or the index of its Data
+	more      bool
+	level     uint16 // that of the table when the state was written, and the part of its quota that was used
 }
 
-func (t *table) next(at int) int {
-	if at++; at < len(t.slots) {
-		return at
-	}
-	return 0
+// A pool has the Data of the states of a table that have one.
+type pool struct {
+	all  []machine.Data
+	free []uint32 // indices
 }
 
 // search returns the position of a key. If the key is not found, at is the empty slot that ended
@@ -61,6 +65,51 @@ func (t *table) search(h hash) (at int, found bool) {
 		}
 	}
 }
+
+func (t *table) home(h hash) int {
+	at, _ := bits.Mul64(uint64(h), uint64(len(t.slots)))
+	return int(at)
+}
+
+func (t *table) next(at int) int {
+	if at++; at < len(t.slots) {
+		return at
+	}
+	return 0
+}
+
+// load returns the state of a slot. An expired one may leave its memory to the next one.
+func (t *table) load(s *slot) machine.State {
+	if s.more {
+		return machine.State{Expires: s.expires, Data: t.pool.all[s.n]}
+	}
+	return machine.State{Expires: s.expires, N: s.n}
+}
+
+// store writes a state to its slot.
+func (t *table) store(s *slot, state *machine.State) {
+	s.expires = state.Expires
+	switch {
+	case state.Data == nil:
+		t.pool.release(s)
+		s.n = state.N
+		return
+	case !s.more:
+		s.n, s.more = t.pool.place(), true
+	}
+	t.pool.all[s.n] = state.Data
+}
+
+// The load, in percent of the slots, keeps a key at 40 to 50 bytes and searches short.
+const (
+	minSlots = 8
+	maxLoad  = 80 // a fuller table removes expired keys
+	fullLoad = 70 // if it is fuller than this after that, it grows
+	growLoad = 66 // to this load
+)
+
+// empty is the slots of a table without keys. It counts as full, so no key is written to it.
+var empty [1]slot
 
 // insert makes a slot for a new key. It returns how many expired keys it has removed.
 func (t *table) insert(h hash, now int64) (at int, removed int64) {
@@ -114,5 +163,24 @@ func (t *table) grow() {
 	}
 	if t.pool == nil {
 		t.pool = new(pool)
+	}
+}
+
+// place returns an index that is free.
+func (p *pool) place() (i uint32) {
+	if n := len(p.free); n > 0 {
+		i = p.free[n-1]
+		p.free = p.free[:n-1]
+		return i
+	}
+	p.all = append(p.all, nil)
+	return uint32(len(p.all) - 1)
+}
+
+// release frees the place of a slot's Data.
+func (p *pool) release(s *slot) {
+	if s.more {
+		p.all[s.n], s.more = nil, false
+		p.free = append(p.free, s.n)
 	}
 }

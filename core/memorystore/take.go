@@ -197,6 +197,9 @@ func (r *ref) save(e *machine.Entry, now, until int64) {
 	}
 }
 
+// protect keeps the key from being dropped for another one until then.
+func (s *slot) protect(until int64) { s.protected = max(s.protected, until) }
+
 // locate finds the slot that has the key of a ref by now.
 func (r *ref) locate() (at int, found bool) {
 	if at, found = r.in.search(r.key); found {

@@ -3,7 +3,7 @@
 --
 -- Its keys, its arguments and its reply are in protocol.go. All subjects of a charge pass, or none does.
 --
--- decide is Check and Commit of commit.go, for all charges: the limits of a charge are loaded and checked. If they
+-- decide is Check and Commit of charge.go, for all charges: the limits of a charge are loaded and checked. If they
 -- have room, each is charged. If not, each may record the refusal. Then the reading of each is replied, and each that
 -- has changed is saved. A charge that is repeated is loaded before the first time and saved after the last.
 --
