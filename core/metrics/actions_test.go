@@ -16,11 +16,7 @@ import (
 )
 
 func TestActionsAreBounded(t *testing.T) {
-	var log strings.Builder
-	was := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(was)
-
+	log := logged(t)
 	m := metrics.New(nil)
 	store := m.Watch(memorystore.New(nil))
 	short := core.Must(core.New(store, core.Funnel(9, core.Every(time.Hour))))
@@ -55,7 +51,16 @@ func TestActionsAreBounded(t *testing.T) {
 	}
 }
 
+// logged returns what the test logs.
+func logged(t *testing.T) *strings.Builder {
+	log, was := new(strings.Builder), slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	t.Cleanup(func() { slog.SetDefault(was) })
+	return log
+}
+
 func TestLimitsAreBoundedToo(t *testing.T) {
+	log := logged(t)
 	m := metrics.New(&metrics.Options{MaxPairs: 10})
 	store := m.Watch(memorystore.New(nil))
 	for i := range 500 {
@@ -65,6 +70,9 @@ func TestLimitsAreBoundedToo(t *testing.T) {
 	s := m.Snapshot()
 	if n := len(s.Decisions); n != 10+100+1 {
 		t.Errorf("there are %d series", n)
+	}
+	if n := strings.Count(log.String(), "too-many-pairs"); n != 1 {
+		t.Errorf("the log says %d times that there are too many:\n%s", n, log)
 	}
 }
 

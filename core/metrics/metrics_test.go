@@ -183,7 +183,8 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 		}, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(2), perHour(9).PerUser()))
 			times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
-		}, []string{"a fixed:1h error none 3"}},
+			times(2, func() { _, _ = l.Wait(t.Context(), "u", "a") })
+		}, []string{"a fixed:1h error none 5"}},
 		{"FailOpen's", func(m *metrics.Metrics) core.Store {
 			s := newFaulty()
 			s.down.Store(true)
