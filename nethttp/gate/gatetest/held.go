@@ -275,7 +275,7 @@ func testHeldSlot(t *testing.T, adapters []Adapter) {
 			limiter := core.Must(core.New(memory(), core.InFlight(1)))
 			var late func() func()
 			h := ad.Mount(held(nethttp.Config{}, func(_ http.ResponseWriter, _ *http.Request, hold func() func()) { late = hold }, limiter))
-			for range 2 {
+			for range 3 {
 				visiting(t.Context(), h)
 				release := late()
 				wantFree(t, "not held", limiter, 1)
