@@ -199,48 +199,6 @@ func TestAllInTurn(t *testing.T) {
 	}
 }
 
-// What is charged of slots is released: by All for a refusal, and by Release of any of the limiters.
-func TestAllOfSlots(t *testing.T) {
-	for name, store := range map[string]core.Store{"together": memorystore.New(nil), "in turn": &apart{store: memorystore.New(nil)}} {
-		t.Run(name, func(t *testing.T) {
-			user, org := core.Must(core.New(store, core.InFlight(2))), core.Must(core.New(store, core.InFlight(3)))
-			var decisions []core.Decision
-			for i, c := range []struct {
-				user    string
-				passes  bool
-				subject int
-			}{{"alice", true, 0}, {"alice", true, 0}, {"alice", false, 0}, {"bob", true, 1}, {"bob", false, 1}} {
-				d, err := core.All(t.Context(), user.For(c.user, "post"), org.For("org", "post"))
-				if err != nil || d.Allowed != c.passes || d.Subject != c.subject || !d.Allowed && d.Reason != core.ReasonInFlight {
-					t.Fatalf("%d: %+v, %v", i, d, err)
-				}
-				if d.Allowed {
-					decisions = append(decisions, d)
-				}
-			}
-			if a, b, o := left(t, user, "alice"), left(t, user, "bob"), left(t, org, "org"); a != 0 || b != 1 || o != 0 {
-				t.Errorf("%d, %d and %d remain, not 0, 1 and 0", a, b, o)
-			}
-			for range 2 {
-				if err := org.Renew(t.Context(), decisions[0]); err != nil {
-					t.Error(err)
-				}
-			}
-			for _, d := range append(decisions, decisions...) {
-				if err := user.Release(t.Context(), d); err != nil {
-					t.Error(err)
-				}
-			}
-			if err := org.Renew(t.Context(), decisions[0]); err != core.ErrLeaseEnded {
-				t.Errorf("Renew after Release: %v", err)
-			}
-			if a, b, o := left(t, user, "alice"), left(t, user, "bob"), left(t, org, "org"); a != 2 || b != 2 || o != 3 {
-				t.Errorf("%d, %d and %d remain, not 2, 2 and 3", a, b, o)
-			}
-		})
-	}
-}
-
 // The decorators see all subjects.
 func TestAllThroughDecorators(t *testing.T) {
 	limits := func(s core.Store) (user, org *core.Limiter) {

@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -123,30 +122,6 @@ func TestWaitAllDelaysNobodyElse(t *testing.T) {
 		}
 		wg.Wait()
 	})
-}
-
-// A caller whose deadline comes before the turn is refused, and has the refusal, as by WaitAll.
-func TestWaitAllEndsWithTheDeadline(t *testing.T) {
-	for name, limit := range map[string]core.Limit{"a slot": core.InFlight(1), "a window": core.FixedWindow(1, time.Minute)} {
-		for _, n := range []int{1, 2} {
-			t.Run(fmt.Sprint(name, ", subjects: ", n), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := memorystore.New(nil)
-					user, org := core.Must(core.New(s, limit)), core.Must(core.New(s, core.FixedWindow(9, time.Hour)))
-					subjects := []core.Subject{user.For("alice", "post"), org.For("org", "post")}[:n]
-					if d, err := core.All(t.Context(), subjects...); err != nil || !d.Allowed {
-						t.Fatal(d, err)
-					}
-					ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
-					defer cancel()
-					d, err := core.WaitAll(ctx, time.Hour, subjects...)
-					if err != core.ErrRefused || d.Allowed || d.Reason == "" || d.RetryAfter <= 0 || d.RetryAfter > time.Minute {
-						t.Errorf("%+v, %v", d, err)
-					}
-				})
-			})
-		}
-	}
 }
 
 // A slot that All gives back, since another subject refuses, goes at once to a caller that waits for it.

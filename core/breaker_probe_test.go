@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/memorystore"
 )
 
 // Whoever leaves while its call probes does not keep the breaker open either. If the store hangs, the
@@ -86,65 +85,5 @@ type meanwhile struct {
 
 func (s *meanwhile) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.first()
-	return s.Store.Take(ctx, c)
-}
-
-// However many ask, in an outage the store is asked by those who found it closed,
-// and when it is back everybody is served within the quarter of a second.
-func TestBreakerUnderLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		logs(t)
-		const callers = 50
-		var dead atomic.Bool
-		var failures atomic.Int64
-		store := &dying{Store: memorystore.New(nil), dead: &dead, failures: &failures}
-		l := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), plenty))
-		var back atomic.Int64 // calls that the store decided, after its return
-		var wg sync.WaitGroup
-		start := time.Now()
-		for range callers {
-			wg.Go(func() {
-				for time.Since(start) < 10*time.Second {
-					d, err := allow(l)
-					if err != nil {
-						t.Error(err)
-					}
-					if s := time.Since(start); s > 8*time.Second+310*time.Millisecond {
-						if d.Source != core.SourceStore {
-							t.Errorf("the fallback decides at %s", s)
-						}
-						back.Add(1)
-					}
-					time.Sleep(5 * time.Millisecond)
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		dead.Store(true)
-		time.Sleep(7 * time.Second)
-		dead.Store(false)
-		wg.Wait()
-		// All of them three times, before it opened; then one in 300 ms.
-		if n := failures.Load(); n < 3*callers || n > 3*callers+7000/300+1 {
-			t.Errorf("%d calls met the outage", n)
-		}
-		if back.Load() == 0 {
-			t.Error("nothing was asked at the end")
-		}
-	})
-}
-
-type dying struct {
-	core.Store
-	dead     *atomic.Bool
-	failures *atomic.Int64
-}
-
-func (s *dying) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-	if s.dead.Load() {
-		s.failures.Add(1)
-		time.Sleep(50 * time.Millisecond)
-		return core.Decision{}, nil, errDown
-	}
 	return s.Store.Take(ctx, c)
 }

@@ -214,20 +214,6 @@ func TestDivideRefusesWhatCostsMoreThanTheShare(t *testing.T) {
 	}
 }
 
-// The limits of several are those of one, each divided.
-func TestDivideSeveral(t *testing.T) {
-	limits := []core.Limit{core.FixedWindow(10, time.Hour), core.Funnel(20, core.Every(time.Minute))}
-	store := &shown{Store: memorystore.New(nil)}
-	lim := core.Must(core.New(core.Divide(store, 4), limits...))
-	d, err := lim.AllowN(t.Context(), "u", "a", 2)
-	if err != nil || !d.Allowed || d.Limit != 3 || d.Remaining != 1 {
-		t.Errorf("%+v, %v", d, err)
-	}
-	if lim.Limits()[0] != limits[0] || lim.Limits()[1] != limits[1] {
-		t.Errorf("the limiter's own limits are now %v", lim.Limits())
-	}
-}
-
 // If the number of replicas changes, windows keep their counts, and the share of a funnel or bucket starts whole.
 func TestDivideByAnotherNumber(t *testing.T) {
 	rate := core.Per(6, time.Hour)
@@ -372,19 +358,5 @@ func TestDivideCostsNoAllocation(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
-	}
-}
-
-func TestDivideLeavesABanPolicyWhole(t *testing.T) {
-	store := &shown{Store: memorystore.New(nil)}
-	limiter := core.Must(core.New(core.Divide(store, 5), core.FixedWindow(10, time.Minute), core.FixedWindow(20, time.Minute).Shadow()))
-	limiter = core.Must(limiter.With(core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
-	for i, quota := range []int{2, 4, 3} {
-		if got := store.accepted[i].Quota(); got != quota {
-			t.Errorf("share %d is %d, want %d", i, got, quota)
-		}
-	}
-	if d, err := limiter.Surcharge(t.Context(), "alice", "reply", 9); err != nil || !d.Allowed || d.Remaining != 0 {
-		t.Errorf("a surcharge above the share: %+v, %v; want it to take what there is", d, err)
 	}
 }

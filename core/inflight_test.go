@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,30 +69,6 @@ func TestInFlightTakesAndFreesSlots(t *testing.T) {
 			t.Errorf("Renew after Release: %v", err)
 		}
 	})
-}
-
-func TestConcurrentReleasesFreeOneSlot(t *testing.T) {
-	ctx := t.Context()
-	l := core.Must(core.New(memorystore.New(nil), core.InFlight(2)))
-	for range 1000 {
-		first, _ := l.Allow(ctx, "alice", "stream")
-		second, _ := l.Allow(ctx, "alice", "stream")
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				if err := l.Release(ctx, first); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if s, _ := l.Status(ctx, "alice", "stream"); s.Limits[0].Remaining != 1 {
-			t.Fatalf("%d slots are free", s.Limits[0].Remaining)
-		}
-		if err := l.Release(ctx, second); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // A bareStore is a store that cannot amend.

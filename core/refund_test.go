@@ -30,32 +30,6 @@ func TestRefundWithoutAReceipt(t *testing.T) {
 	}
 }
 
-func TestARefundIsDoneOnce(t *testing.T) {
-	ctx := t.Context()
-	l := core.Must(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Hour))).With(core.Refundable{}))
-	_, _ = l.AllowN(ctx, "u", "a", 2)
-	d, _ := l.AllowN(ctx, "u", "a", 2)
-	copied := d
-	done, cancel := context.WithCancel(ctx)
-	cancel()
-	if err := l.Refund(done, d); !errors.Is(err, context.Canceled) {
-		t.Errorf("a context that is done: %v", err)
-	}
-	for range 3 {
-		for _, d := range []core.Decision{d, copied} {
-			if err := l.Refund(ctx, d); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if d, _ := l.Peek(ctx, "u", "a"); d.Remaining != 3 {
-		t.Errorf("%d remain, not 3", d.Remaining)
-	}
-	if peeked, _ := l.Peek(ctx, "u", "a"); l.Refund(ctx, peeked) == nil {
-		t.Error("a Peek could be given back")
-	}
-}
-
 // A window knows by the instants which charges are its own. A bucket, a funnel and an
 // ElasticWindow do not.
 func TestARefundAfterAReset(t *testing.T) {
@@ -77,23 +51,6 @@ func TestARefundAfterAReset(t *testing.T) {
 			err := l.Refund(t.Context(), lost)
 			if d, _ := l.Peek(t.Context(), "u", "a"); err != nil || d.Remaining > 5 != tooMuch {
 				t.Errorf("%s: %d remain, %v", limit, d.Remaining, err)
-			}
-		})
-	}
-}
-
-// A bucket with Initial stays started, as after a refusal.
-func TestARefundedActionStartsABucket(t *testing.T) {
-	for _, cost := range []int{1, 2} {
-		synctest.Test(t, func(t *testing.T) {
-			l := core.Must(core.Must(core.New(memorystore.New(nil), core.TokenBucket(10, core.Every(time.Second)).Initial(1))).With(core.Refundable{}))
-			d, err := l.AllowN(t.Context(), "u", "a", cost)
-			if err != nil || d.Allowed != (cost == 1) || l.Refund(t.Context(), d) != nil {
-				t.Fatal(d, err)
-			}
-			time.Sleep(3 * time.Second)
-			if d, _ := l.Peek(t.Context(), "u", "a"); d.Remaining != 4 {
-				t.Errorf("a cost of %d: %d remain", cost, d.Remaining)
 			}
 		})
 	}

@@ -97,61 +97,6 @@ func TestATurnIsGivenBackBeforeTheNextCallerAsks(t *testing.T) {
 	})
 }
 
-// A caller that comes while a turn is given back, or after that, is not refused for the turn of the
-// caller that has left.
-func TestACanceledTurnRefusesNobody(t *testing.T) {
-	for _, after := range []time.Duration{latency / 2, 3 * latency / 2} {
-		synctest.Test(t, func(t *testing.T) {
-			l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(10, core.Every(time.Minute))))
-			if d, err := l.AllowN(t.Context(), "u", "a", 10); err != nil || !d.Allowed {
-				t.Fatal(d, err)
-			}
-			start := time.Now()
-			var all sync.WaitGroup
-			ctx, leave := context.WithCancel(t.Context())
-			all.Go(func() {
-				if _, err := l.WaitN(ctx, "u", "a", 10); !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-			})
-			time.Sleep(time.Second)
-			all.Go(func() {
-				if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
-					t.Error(d, err)
-				}
-			})
-			time.Sleep(time.Second)
-			leave()
-			time.Sleep(after)
-			patient, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			if d, err := l.Wait(patient, "u", "a"); err != nil || !d.Allowed || time.Since(start).Round(time.Second) != 2*time.Minute {
-				t.Errorf("%v after it: %+v, %v after %v", after, d, err, time.Since(start))
-			}
-			all.Wait()
-		})
-	}
-}
-
-func TestCanceledWaitersOfAWindowWriteNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Minute)))
-		for range 2 {
-			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(time.Second, cancel)
-			_, err := l.Wait(ctx, "u", "a")
-			if want := ctx.Err(); err != nil && !errors.Is(err, want) {
-				t.Error(err)
-			}
-			cancel()
-		}
-		time.Sleep(time.Minute)
-		if d, _ := l.Peek(t.Context(), "u", "a"); d.Remaining != 1 {
-			t.Errorf("%+v", d)
-		}
-	})
-}
-
 // A caller that cannot have its turn in time is told at once, though others wait before it.
 func TestWaitersLearnAtOnceThatTheirTurnIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -86,36 +86,6 @@ func TestWaitSaysThatAnActionNeverPasses(t *testing.T) {
 	}
 }
 
-// Whoever waits and passes was not refused, however often the store was asked.
-func TestWaitingIsNotAnAttempt(t *testing.T) {
-	ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
-	for _, tt := range []struct {
-		limit core.Limit
-		extra []core.Option
-		want  time.Duration // of three actions, one after the other
-	}{
-		{core.SlidingWindow(1, time.Second), []core.Option{ban}, 2 * time.Second},
-		{core.FixedWindow(1, time.Second), []core.Option{ban}, 2 * time.Second},
-		{core.SlidingWindow(1, time.Second).CountRefused(), nil, 2 * time.Second},
-		{core.ElasticWindow(1, time.Second), nil, 2 * time.Second},
-		{core.Funnel(1, core.Every(time.Second)), []core.Option{ban}, 2 * time.Second},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			l := core.Must(core.Must(core.New(memorystore.New(nil), tt.limit)).With(tt.extra...))
-			start := time.Now()
-			for i := range 3 {
-				time.Sleep(300 * time.Millisecond)
-				if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
-					t.Fatalf("%s: action %d: %+v, %v", tt.limit, i, d, err)
-				}
-			}
-			if took := time.Since(start); took != tt.want+300*time.Millisecond {
-				t.Errorf("%s: it took %s", tt.limit, took)
-			}
-		})
-	}
-}
-
 // Callers of several processes who all wait for the same instant are no attempts either: all but one
 // are told to wait on.
 func TestOtherWaitersAreNotAttempts(t *testing.T) {

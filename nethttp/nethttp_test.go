@@ -3,7 +3,6 @@ package nethttp_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate"
@@ -201,25 +199,6 @@ func TestARequestServedAgain(t *testing.T) {
 	}
 }
 
-// A caller who has left is not the store's outage.
-func TestADisconnectedClient(t *testing.T) {
-	log := gatetest.Capture(t)
-	store := memory()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	h := nethttp.Limit(five(store), xUserID, keyfuncs.Action("x"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
-	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
-	r.Header.Set("X-User-ID", "alice")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	if got := store.Actions(); w.Code != 503 || got != nil {
-		t.Errorf("got %d, charged %q", w.Code, got)
-	}
-	if got := log.Take("nethttp"); got != nil {
-		t.Errorf("log: %q", got)
-	}
-}
-
 // A Failure says what was asked, and unwraps.
 func TestFailure(t *testing.T) {
 	var got error
@@ -256,25 +235,5 @@ func TestExposedHeaders(t *testing.T) {
 	exposed[0] = "changed"
 	if nethttp.ExposedHeaders()[0] == "changed" {
 		t.Error("the caller has our own slice")
-	}
-}
-
-// Everything that is built of func(http.Handler) http.Handler takes a limit.
-func TestChains(t *testing.T) {
-	chain := []func(http.Handler) http.Handler{
-		func(next http.Handler) http.Handler { return http.StripPrefix("/v1", next) },
-		nethttp.Limit(five(memorystore.New(nil)), xUserID, keyfuncs.Action("x")),
-		func(next http.Handler) http.Handler { return http.TimeoutHandler(next, time.Minute, "late") },
-	}
-	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = fmt.Fprint(w, r.URL.Path) })
-	for _, m := range slices.Backward(chain) {
-		h = m(h)
-	}
-	r := httptest.NewRequest("GET", "/v1/a", nil)
-	r.Header.Set("X-User-ID", "alice")
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	if w.Code != 200 || w.Body.String() != "/a" || w.Header().Get("X-RateLimit-Remaining") != "4" {
-		t.Errorf("got %d %q %v", w.Code, w.Body, w.Header())
 	}
 }

@@ -15,27 +15,6 @@ import (
 	"github.com/tailcut/tailcut/core/metrics"
 )
 
-func TestOnDecision(t *testing.T) {
-	m, s := metrics.New(named), newFaulty()
-	type key struct{}
-	var got []string
-	see := func(ctx context.Context, d metrics.Decision) {
-		got = append(got, fmt.Sprint(ctx.Value(key{}), " ", d.User, " ", d.Action, " ", d.Limit, " ", d.Outcome, " ", d.Source, " ", d.Passes, " ", d.RetryAfter > 0, " ", d.Err))
-	}
-	// The limiter is older than the function.
-	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
-	m.OnDecision(see)
-	ctx := context.WithValue(t.Context(), key{}, "ctx")
-	times(2, func() { _, _ = l.Allow(ctx, "u", "like") })
-	s.down.Store(true)
-	l = core.Must(core.New(m.Watch(s), core.FixedWindow(1, time.Hour)))
-	_, _ = l.Allow(ctx, "u", "reply")
-	if want := "[ctx u like funnel:1:1/1h allowed store true false <nil> ctx u like funnel:1:1/1h limited store false true <nil> ctx u reply fixed:1h error none false false the store is down]"; fmt.Sprint(got) != want {
-		t.Errorf("it shows %s, want %s", got, want)
-	}
-	expect(t, m, "like funnel:1:1/1h allowed store 1", "like funnel:1:1/1h limited store 1", "reply fixed:1h error none 1")
-}
-
 // Whatever a limit records of a refusal, to watch it changes no decision.
 func TestWatchChangesNoDecision(t *testing.T) {
 	for _, limit := range []core.Limit{

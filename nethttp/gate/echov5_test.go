@@ -73,22 +73,6 @@ var echoV5Functions = functions[*echo.Context, echo.MiddlewareFunc]{
 	settle: echolimit.Settle, decision: echolimit.Decision, hold: echolimit.Hold,
 }
 
-// limitedTwice is the Echo v5 of TestChargedTwice.
-func limitedTwice(limiter func() *core.Limiter, cfg nethttp.Config, between, twice bool) http.Handler {
-	everyone, x := echolimit.From(keyfuncs.Everyone), echolimit.Action("x")
-	limit := echoV5Config(cfg).Limit(limiter(), everyone, x)
-	e := newEchoV5()
-	e.Use(limit)
-	if between {
-		e.Use(echolimit.Limit(limiter(), everyone, x))
-	}
-	if twice {
-		e.Use(limit)
-	}
-	e.GET("/", func(*echo.Context) error { return nil })
-	return e
-}
-
 // compressedEchoV5 has a limit inside a middleware that compresses.
 func compressedEchoV5(limiter *core.Limiter) http.Handler {
 	e := newEchoV5()

@@ -10,13 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
-	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate"
@@ -65,35 +61,6 @@ func TestAReleaseIsTriedAgainUntilTheLongestLeaseEnds(t *testing.T) {
 			t.Errorf("%+v, %v", got.Limits[1], err)
 		}
 	})
-}
-
-// A slot that was taken in Redis before an outage is free in Redis after it, and not only when the lease
-// has ended.
-func TestASlotIsReleasedInRedisAfterAnOutage(t *testing.T) {
-	gatetest.Capture(t)
-	server := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true})
-	defer rdb.Close()
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: 5 * time.Second})
-	inRedis := core.Must(core.New(store, core.InFlight(1)))
-	limiter := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), core.InFlight(1)))
-	h := nethttp.Limit(limiter, xUserID, keyfuncs.Action("x"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		server.SetError("down")
-	}))
-	if w := gatetest.Do(h, "GET", "/", "X-User-ID", "alice"); w.Code != 200 {
-		t.Fatalf("got %d", w.Code)
-	}
-	server.SetError("")
-	if d, err := inRedis.Peek(t.Context(), "alice", "x"); err != nil || d.Remaining != 0 {
-		t.Errorf("just after the outage: %+v, %v", d, err)
-	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if d, err := inRedis.Peek(t.Context(), "alice", "x"); err == nil && d.Remaining == 1 {
-			return
-		} else if time.Now().After(end) {
-			t.Fatalf("it stays taken: %+v, %v", d, err)
-		}
-	}
 }
 
 // What Allow takes in a handler is the handler's to release, and the limit around it releases its own.

@@ -5,10 +5,8 @@ package gatetest
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -286,69 +284,6 @@ func testHeldSlot(t *testing.T, adapters []Adapter) {
 			if got := log.Take(ad.pkg()); !slices.Equal(got, want) {
 				t.Errorf("log: %q", got)
 			}
-		})
-	}
-}
-
-// Of ten connections that handlers take over and leave to goroutines, no more than slots are open at a time.
-func testHeldConnections(t *testing.T, adapters []Adapter) {
-	for _, ad := range adapters {
-		t.Run(ad.Name, func(t *testing.T) {
-			if ad.NoHijack {
-				t.Skip("not on this fixture: the framework cannot")
-			}
-			limiter := core.Must(core.New(memory(), core.InFlight(3)))
-			srv := httptest.NewServer(ad.Mount(held(nethttp.Config{}, func(w http.ResponseWriter, r *http.Request, hold func() func()) {
-				release := hold()
-				conn, rw, err := http.NewResponseController(w).Hijack()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_, _ = rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-				_ = rw.Flush()
-				go func() {
-					defer release()
-					defer conn.Close()
-					_, _ = io.Copy(conn, rw)
-				}()
-			}, limiter)))
-			defer srv.Close()
-			var open []io.ReadWriteCloser
-			dial := func() int {
-				req, _ := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/replies/7", strings.NewReader(""))
-				req.Header = http.Header{"X-User-Id": {"alice"}, "Connection": {"Upgrade"}, "Upgrade": {"echo"}}
-				resp, err := srv.Client().Do(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if resp.StatusCode == http.StatusSwitchingProtocols {
-					open = append(open, resp.Body.(io.ReadWriteCloser))
-				} else {
-					_ = resp.Body.Close()
-				}
-				return resp.StatusCode
-			}
-			for i := range 10 {
-				if got := dial(); (got == http.StatusSwitchingProtocols) != (i < 3) {
-					t.Errorf("connection %d: %d", i, got)
-				}
-			}
-			for _, conn := range open {
-				if _, err := io.WriteString(conn, "x"); err != nil {
-					t.Error(err)
-				}
-				if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-					t.Error(err)
-				}
-				_ = conn.Close()
-			}
-			until(t, "the slots are free", func() bool { return free(t, limiter)[0] == 3 })
-			if got := dial(); got != http.StatusSwitchingProtocols {
-				t.Errorf("afterwards: %d", got)
-			}
-			_ = open[len(open)-1].Close()
-			until(t, "the slots are free", func() bool { return free(t, limiter)[0] == 3 })
 		})
 	}
 }

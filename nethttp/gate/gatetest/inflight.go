@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -335,45 +332,4 @@ func testSlotsOfClientsThatLeave(t *testing.T, adapters []Adapter) {
 			}
 		}
 	})
-}
-
-// 60 requests at once: no more than three handlers run at the same time, whatever comes and ends
-// meanwhile.
-func testNeverMoreHandlersThanSlots(t *testing.T, adapters []Adapter) {
-	for _, ad := range adapters {
-		for _, cfg := range []*nethttp.Config{nil, {MaxWait: time.Minute}} {
-			name := "refused"
-			if cfg != nil {
-				name = "waiting"
-			}
-			t.Run(name+"/"+ad.Name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					limiter := core.Must(core.New(memory(), core.InFlight(3).Lease(lease)))
-					var at, passed atomic.Int32
-					h := ad.Mount(slotted(limiter, cfg, func(http.ResponseWriter, *http.Request) {
-						if n := at.Add(1); n > 3 {
-							t.Errorf("%d handlers run", n)
-						}
-						time.Sleep(time.Duration(100+passed.Add(1)*7) * time.Millisecond)
-						at.Add(-1)
-					}))
-					var wg sync.WaitGroup
-					for i := range 60 {
-						wg.Go(func() {
-							time.Sleep(time.Duration(i%20) * 10 * time.Millisecond)
-							w := visiting(t.Context(), h)
-							if cfg != nil && w.Code != 200 {
-								t.Errorf("a request that may wait gets %d %s", w.Code, strings.TrimSpace(w.Body.String()))
-							}
-						})
-					}
-					wg.Wait()
-					wantFree(t, "afterwards", limiter, 3)
-					if n := passed.Load(); n < 3 {
-						t.Errorf("%d passed", n)
-					}
-				})
-			})
-		}
-	}
 }

@@ -125,7 +125,6 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"MaxWait", testHold},
 		{"a held client disconnects", testAHeldClientLeaves},
 		{"MaxWait does not cut off an answer", testTheEndOfMaxWaitCutsNoAnswerShort},
-		{"MaxWait refuses nobody while there is room", testMaxWaitRefusesNobodyForWhomThereIsRoom},
 		{"a slot is free when the handler has returned", testSlotIsReleased},
 		{"a slot is taken until a stream or a hijacked connection's handler ends", testSlotOfAStream},
 		{"a slot is renewed while the handler runs", testSlotIsRenewed},
@@ -133,11 +132,9 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a slot of the store before an outage is released there", testSlotOfTheFirstStore},
 		{"a slot is not freed or kept by other requests", testSlotOfAnother},
 		{"clients that disconnect leave no slot taken", testSlotsOfClientsThatLeave},
-		{"never more handlers than slots", testNeverMoreHandlersThanSlots},
 		{"clients that disconnect around http.TimeoutHandler", testSlotsAroundTimeoutHandler},
 		{"a request that enters twice has one slot", testEnteredTwice},
 		{"a slot is held after the handler has returned", testHeldSlot},
-		{"a held slot of a connection that was taken over", testHeldConnections},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, adapters) })
 	}

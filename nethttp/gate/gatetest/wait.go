@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -349,30 +348,5 @@ func testTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T, adapters []Adapter) {
 				}
 			})
 		}
-	}
-}
-
-// A distant store with room refuses nobody whose MaxWait is over before it answers.
-func testMaxWaitRefusesNobodyForWhomThereIsRoom(t *testing.T, adapters []Adapter) {
-	for _, ad := range adapters {
-		t.Run(ad.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				limiter := core.Must(core.New(distant{memory(), 30 * time.Millisecond}, core.FixedWindow(40, time.Hour)))
-				h := ad.Mount(App{Routes: []Route{{Limits: []Limit{{Limiter: limiter, Config: &nethttp.Config{MaxWait: 10 * time.Millisecond}}}}}})
-				var refused atomic.Int32
-				var wg sync.WaitGroup
-				for range 50 {
-					wg.Go(func() {
-						if w := ask(h); w.StatusCode != 200 {
-							refused.Add(1)
-						}
-					})
-				}
-				wg.Wait()
-				if n := refused.Load(); n != 10 {
-					t.Errorf("%d of 50 are refused by a limit of 40", n)
-				}
-			})
-		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -229,42 +228,6 @@ func TestLateIsMoreThanAnHour(t *testing.T) {
 	), trial.Options{})
 	if _, left := sums(r); left.Late != 3 || r.Requests != 4 || r.Users != 3 {
 		t.Errorf("late %d, requests %d, users %d; want 3, 4, 3", left.Late, r.Requests, r.Users)
-	}
-}
-
-// A request that is left out moves the newest instant all the same, and can be late itself.
-func TestLateIsAskedOfAllRequests(t *testing.T) {
-	log := lines("2026-11-22T09:00:01Z", "-", "2026-11-22T08:00:00Z", "a", "2026-11-22T08:00:00Z", "-", "2026-11-22T09:00:00Z", "a")
-	r := run(t, log, trial.Options{})
-	if _, left := sums(r); left.Late != 2 || left.Anonymous != 1 || r.Requests != 1 {
-		t.Errorf("late %d, anonymous %d, requests %d; want 2, 1, 1", left.Late, left.Anonymous, r.Requests)
-	}
-}
-
-// The order of the lines does not matter within an hour.
-func TestOrderWithinAnHourDoesNotMatter(t *testing.T) {
-	var log []string
-	random := rand.New(rand.NewPCG(1, 1))
-	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
-	for range 500 {
-		at := start.Add(time.Duration(random.Int64N(int64(time.Hour))))
-		log = append(log, lines(at.Format(time.RFC3339Nano), fmt.Sprint(random.IntN(20))))
-	}
-	o := trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(2, time.Minute)}}}}
-	text := func() string {
-		b, err := json.Marshal(run(t, strings.Join(log, ""), o))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(b)
-	}
-	slices.Sort(log)
-	want := text()
-	for range 5 {
-		random.Shuffle(len(log), func(i, j int) { log[i], log[j] = log[j], log[i] })
-		if got := text(); got != want {
-			t.Errorf("%s\nwant\n%s", got, want)
-		}
 	}
 }
 
