@@ -133,8 +133,8 @@ func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 	return failed
 }
 
-// ask asks the store, unless the breaker is open. ok is false if the store has no answer. Otherwise
-// the results are a decision, or the error of a caller that has canceled.
+// ask asks the store, if admit allows it. ok is false if the store has no answer. Otherwise the
+// results are a decision, or the error of a caller that has canceled.
 func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, ok bool, err error) {
 	if err := caller.Err(); err != nil {
 		return d, nil, true, err

@@ -73,7 +73,7 @@ func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 //
 // Proxies that write one of the two headers usually pass on the other one as the client sent it. If
 // the two headers of a request name different clients, the function uses the header that your
-// proxies write. Your proxies have written a header if it came without the other one in another
+// proxies write. A header is written by your proxies if it came without the other one in another
 // request through them. As long as neither header has come alone, or if each has, the error is
 // ErrBadKey. So a client gains nothing by adding the other header. If one of the headers has
 // trusted addresses only, the function uses the other header.

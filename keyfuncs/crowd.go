@@ -28,7 +28,7 @@ type crowd struct {
 }
 
 const (
-	manyPrivate = 500 // requests
+	manyPrivate = 500 // how many requests are looked at
 	fewAddrs    = 3
 	manyPorts   = 64 // as classes counts: about 90 different ports
 )
@@ -98,7 +98,7 @@ const manyLeft = 40 // as classes counts: about 50 different addresses
 var addrSeed = maphash.MakeSeed()
 
 // note counts a request of a client. left is the address to the left of the client's in the header,
-// or invalid. If the client has had many such addresses, note reports true, once.
+// and invalid if there is none. If the client has had many such addresses, note reports true, once.
 func (ss *suspects) note(client, left netip.Addr) bool {
 	public := left.IsGlobalUnicast() && !private(left)
 	ss.mu.Lock()

@@ -26,7 +26,8 @@ const (
 	VerbRenew               // start the lease of the slots again
 )
 
-// TakesSlots reports whether the rule is of InFlight. Its charges are released instead of refunded.
+// TakesSlots reports whether the limit is InFlight. A charge of InFlight is released instead of
+// refunded.
 func (r *Rule) TakesSlots() bool { return r.Kind.Form() == FormSlots }
 
 // Takes returns how many units a charge takes. InFlight does not take the Held slots of an action

@@ -134,8 +134,8 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 	return s, true
 }
 
-// Opened reports whether a refund of so many units gives back a whole charge that has opened a
-// window.
+// Opened reports whether the charge has opened a window, and a refund of units gives back the whole
+// charge.
 func (t Taken) Opened(units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
 func (*counter) save(r *Rule, b []byte, s State) []byte {

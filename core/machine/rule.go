@@ -194,8 +194,8 @@ func (m Mode) forced() bool { return m >= ModeForce }
 type Ask struct {
 	Mode Mode
 
-	// Ahead lets a meter admit an action up to so many microseconds before there is room for it.
-	// The caller then waits for its turn. Shadow rules ignore Ahead.
+	// Ahead lets a meter admit an action up to Ahead microseconds before there is room for it. The
+	// caller then waits for its turn. Shadow rules ignore Ahead.
 	Ahead int64
 
 	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan. 0 means no ban.

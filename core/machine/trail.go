@@ -6,7 +6,8 @@ import "math"
 // hold 74 million entries.
 const maxOwed = 70_000_000
 
-// trail is the machine of SlidingWindow and MovingWindow. With CountRefused it records refusals.
+// trail is the machine of SlidingWindow and MovingWindow. A SlidingWindow with CountRefused records
+// refusals too.
 //
 // In trail.lua the function free is called wait. In Lua, charge only counts the entries that save
 // then adds to the queue in Redis. In Go, shift and record change the queue at once.
@@ -83,9 +84,9 @@ func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v number
 		q.shift(now)
 	}
 	if record {
-		kept := q.live(now - r.Period)
+		counting := q.live(now - r.Period)
 		q.record(r, now, cost)
-		q.drop(max(0, q.len()-int(max(kept, r.Max))))
+		q.drop(max(0, q.len()-int(max(counting, r.Max))))
 		changed = true
 	}
 	if changed {

@@ -18,7 +18,7 @@ import (
 // RefusedUsers is a list of the users with the most refusals.
 type RefusedUsers struct {
 	Users []RefusedUser `json:"users"` // the users with the most refusals first
-	Rest  uint64        `json:"rest"`  // a user who is not in Users has at most so many refusals
+	Rest  uint64        `json:"rest"`  // the most refusals that a user can have without being in Users
 }
 
 // A RefusedUser is a user whose actions were refused. The true number of refusals is from
@@ -77,7 +77,7 @@ func MergeRefused(n int, lists ...RefusedUsers) RefusedUsers {
 				u = RefusedUser{User: listed.User, Hashed: listed.Hashed, Refused: rest, Over: rest}
 			}
 			u.Refused += listed.Refused - l.Rest
-			u.Over += listed.Over - l.Rest // the sum of all lists is not negative
+			u.Over += listed.Over - l.Rest // one difference may wrap below 0, but the sum over all lists does not
 			if !listed.Last.Before(u.Last) {
 				u.Action, u.Limit, u.Last = listed.Action, listed.Limit, listed.Last
 			}

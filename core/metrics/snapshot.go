@@ -29,8 +29,9 @@ type Snapshot struct {
 	Refused []RefusedUser // the users with the most refusals: see Options.ExportRefused
 }
 
-// Leases counts the units of limits with core.Limit.Leased. The stores have taken these units in
-// advance, given them back, or lost them. A unit is lost if a store could not give it back.
+// Leases counts units of limits with core.Limit.Leased: the units that stores have taken in
+// advance, the units that they have given back, and the units that were lost because a store could
+// not give them back.
 type Leases struct{ Taken, Returned, Lost uint64 }
 
 // Decisions is the number of decisions with these label values.

@@ -199,10 +199,10 @@ func anewLimits(from, to *limits) string {
 	}
 	var texts []string
 	for i, l := range to.limits {
-		kept := slices.ContainsFunc(from.limits, func(was core.Limit) bool {
+		continues := slices.ContainsFunc(from.limits, func(was core.Limit) bool {
 			return was.Identity() == l.Identity() && was.IsPerUser() == l.IsPerUser()
 		})
-		if !kept {
+		if !continues {
 			texts = append(texts, to.texts[i])
 		}
 	}

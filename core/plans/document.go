@@ -488,10 +488,10 @@ func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
 	return b, len(c.problems) == problems
 }
 
-// keep takes unchanged limiters from the previous generation, so that callers that wait stay in one
+// reuse takes unchanged limiters from the previous generation, so that callers that wait stay in one
 // queue.
-func (g *generation) keep(before *generation) {
-	kept := map[*limits]bool{}
+func (g *generation) reuse(before *generation) {
+	reused := map[*limits]bool{}
 	for name, p := range g.plans {
 		was := before.plans[name]
 		if was == nil || was.zone != p.zone || !reflect.DeepEqual(was.ban, p.ban) {
@@ -499,14 +499,14 @@ func (g *generation) keep(before *generation) {
 		}
 		for action, l := range p.limits {
 			if old := was.limits[action]; old != nil && slices.Equal(old.texts, l.texts) {
-				p.limits[action], kept[old] = old, true
+				p.limits[action], reused[old] = old, true
 			}
 		}
 	}
 	before.mu.RLock()
 	defer before.mu.RUnlock()
 	for key, limiter := range before.zoned {
-		if kept[key.of] {
+		if reused[key.of] {
 			g.zoned[key] = limiter
 		}
 	}

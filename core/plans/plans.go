@@ -87,7 +87,7 @@ func (p *Plans) put(document []byte) error {
 		before = was.generation
 		next.shown.Number = was.shown.Number + 1
 	}
-	g.keep(before)
+	g.reuse(before)
 	next.shown.Changes = compare(before, g)
 	p.now.Store(next)
 	return nil
@@ -118,9 +118,9 @@ type Customer struct {
 	// for the user. If it is empty, the plan's zone counts. Spell it as in the time zone database:
 	// see core.CalendarWindow.
 	//
-	// If a user's zone changes, the user's counts in these limits start anew. They do so even if
-	// the new name means the same zone, such as PRC and Asia/Shanghai. So do not let users change
-	// their zone at will.
+	// If a user's zone changes, the user's counts in these limits start anew, even if both names
+	// mean the same zone, as PRC and Asia/Shanghai do. So do not let users change their zone at
+	// will.
 	Zone string
 
 	// Day is the day on which the user's months begin, from 1 to 31, for limits with
@@ -132,8 +132,8 @@ type Customer struct {
 // Limiter returns the limiter that the user's plan has for an action. If the plan does not name the
 // action, Limiter returns the limiter for "*". If there is no "*" either, it returns nil.
 //
-// If c.Plan counts and is not in the document, the user has the default plan. That is logged once
-// for each document.
+// If the document does not name the user, and has no plan c.Plan, the user has the default plan. If
+// c.Plan is not empty, that is logged once for each document.
 //
 // If the limiter depends on c.Zone or c.Day, and c.Zone is not in the time zone database or c.Day
 // is not within 1 to 31, Limiter returns an error. It looks up a missing zone again after a minute.

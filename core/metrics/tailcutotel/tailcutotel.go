@@ -4,7 +4,7 @@
 //	store := m.Watch(memorystore.New(nil))
 //	err := tailcutotel.Register(m, otel.GetMeterProvider())
 //
-// The instruments are observable: they are read at collection time only. Package metrics
+// The instruments are observable, so they are read only when metrics are collected. Package metrics
 // explains the attributes.
 //
 //	tailcut.decisions.total{action,limit,outcome,source}  counter, {decision}
@@ -19,25 +19,27 @@
 //	tailcut.memory.keys, tailcut.memory.keys.max          up-down counter, {key}: if there is a memorystore
 //	tailcut.refused.users{user,hashed}                    gauge, {decision}: a user's refusals, with metrics.Options.ExportRefused
 //
-// OpenTelemetry has no observable histogram. The two times are therefore three counters
-// each, as Prometheus has them: .bucket{le}, cumulative, .count and .sum.
+// OpenTelemetry has no observable histogram. So each of the two times is three counters, as in
+// Prometheus: .bucket{le}, which is cumulative, .count and .sum.
 //
-// The SDK exports at most 2,000 sets of attributes per instrument. It adds up the others under the
-// attribute otel.metric.overflow. Each pair of action and limit has a set for each outcome and
-// source that occurs, so 1,000 pairs can have more. Then give the provider
-// sdkmetric.WithCardinalityLimit(20_000), which is enough for [metrics.Options] without MaxPairs.
+// The SDK exports at most 2,000 sets of attributes per instrument. It adds up all further sets under
+// the attribute otel.metric.overflow. A pair of an action and a limit needs a set for each outcome
+// and source that occurs, so 1,000 pairs may need more than 2,000 sets. If so, give the provider
+// sdkmetric.WithCardinalityLimit(20_000), which is enough for the default of [metrics.Options].MaxPairs.
 //
-// A decision and an error also set attributes of the span in the context, if the span records:
+// Decisions and errors also set attributes of the span in the context, if the span records:
 //
 //	rate_limit.decision  the outcome
 //	rate_limit.limit     the limit that decided
-//	rate_limit.source    who decided
+//	rate_limit.source    the source of the decision
 //
-// OpenTelemetry has no convention for them yet: https://github.com/open-telemetry/semantic-conventions/issues/3361
-// If a span has several decisions, the attributes are those of the last one. A refused action and an error
-// add the event "tailcut.refused" too, so that a span shows each. Its attributes are tailcut.action,
-// tailcut.limit, tailcut.outcome, tailcut.source and, if the action can pass later, tailcut.retry_after in
-// seconds. No attribute of a span holds a user. Without a span, a decision costs no allocation.
+// OpenTelemetry has no convention for these attributes yet: https://github.com/open-telemetry/semantic-conventions/issues/3361
+//
+// If a span has several decisions, the attributes are those of the last one. Each refused action and
+// each error also adds the event "tailcut.refused" to the span. The event has the attributes
+// tailcut.action, tailcut.limit, tailcut.outcome, tailcut.source and, if the action can pass later,
+// tailcut.retry_after in seconds. No attribute of a span holds a user. Without a span, a decision
+// allocates nothing.
 package tailcutotel
 
 import (

@@ -10,20 +10,20 @@
 //	tailcut_near_total{action,limit}                      near misses of shadow limits
 //	tailcut_store_seconds                                 histogram: how long the store took to answer
 //	tailcut_store_down                                    1 while a store is down
-//	tailcut_waiting{action}                               calls of Wait under way, held requests included
+//	tailcut_waiting{action}                               calls of Wait in progress, and requests that are held
 //	tailcut_wait_seconds                                  histogram: how long those calls took
 //	tailcut_lease_units_total{what}                       units of leased limits: taken, returned, lost
-//	tailcut_plans_generation{version}                     number of the document of plans in force, if there is one
+//	tailcut_plans_generation{version}                     the number of the document of plans in force, if there is one
 //	tailcut_plans_rejected_total                          documents that were not put in force because of an error
-//	tailcut_memory_keys, tailcut_memory_keys_max          a memorystore's keys and bound, if there is one
+//	tailcut_memory_keys, tailcut_memory_keys_max          the number of a memorystore's keys, and its bound
 //	tailcut_refused_users{user,hashed}                    gauge: a user's refusals in the window, with Options.ExportRefused
 //
-// The histograms have classic buckets, and those of native histograms too: a Prometheus that scrapes native
-// histograms gets times to within a fifth. It then drops the classic ones, and expressions with _bucket
-// need always_scrape_classic_histograms.
+// The histograms have classic buckets and the buckets of native histograms. If your Prometheus
+// scrapes native histograms, it reads times to within a fifth, and drops the classic buckets. For
+// expressions with _bucket, set always_scrape_classic_histograms.
 //
-// tailcut_refused_users has the most refused users only. With one metrics.Options.HashKey in all processes
-// they add up: topk(10, sum by (user) (tailcut_refused_users)).
+// tailcut_refused_users has only the users with the most refusals. If all processes have the same
+// metrics.Options.HashKey, add up their numbers: topk(10, sum by (user) (tailcut_refused_users)).
 package tailcutprom
 
 import (
