@@ -23,6 +23,35 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
+// says holds what each adapter logs of the requests to a limit to what is wanted.
+func says(t *testing.T, name string, want []string, limit func(core.Store) gatetest.Limit, ask func(h http.Handler)) {
+	t.Helper()
+	for _, ad := range adapters {
+		t.Run(name+"/"+ad.Name, func(t *testing.T) {
+			log := gatetest.Capture(t)
+			ask(ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{limit(memory())}}}}.Filled()))
+			if got := log.Take(pkg(ad.Name)); !slices.Equal(got, want) {
+				t.Errorf("said %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// roomy refuses none of a test's requests.
+func roomy(s core.Store) *core.Limiter {
+	return core.Must(core.New(s, core.FixedWindow(10_000, 24*time.Hour)))
+}
+
+func repeated(n int, r *http.Request) []*http.Request { return slices.Repeat([]*http.Request{r}, n) }
+
+func serve(requests []*http.Request) func(http.Handler) {
+	return func(h http.Handler) {
+		for _, r := range requests {
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+}
+
 // A limit that is mounted before the login never sees a user, and says so.
 func TestNeverAUser(t *testing.T) {
 	type userKey struct{}
@@ -40,33 +69,20 @@ func TestNeverAUser(t *testing.T) {
 	}
 	warned := []string{"WARN adapter: the first 100 requests had no user and were answered 400; the error says why; a limit that is mounted before the login never has one" +
 		" | never-a-user | reply | keyfuncs: the request has no key: the context value gate_test.userKey{} is missing or empty"}
-	many := func(n int, r *http.Request) []*http.Request { return slices.Repeat([]*http.Request{r}, n) }
 	for _, tt := range []struct {
 		name     string
 		requests []*http.Request
 		want     []string
 	}{
-		{"a few visitors do not matter", many(99, visitor), nil},
-		{"a hundred are logged once", many(500, visitor), warned},
-		{"one user before them is enough", append(many(1, member), many(500, visitor)...), nil},
-		{"one user among them is enough", slices.Concat(many(99, visitor), many(1, member), many(500, visitor)), nil},
-		{"a key that cannot be read is logged too", many(500, bot), []string{"WARN adapter: the first 100 requests had no user that can be read and were answered 400; the error says what cannot be read" +
+		{"a few visitors do not matter", repeated(99, visitor), nil},
+		{"a hundred are logged once", repeated(500, visitor), warned},
+		{"one user before them is enough", append(repeated(1, member), repeated(500, visitor)...), nil},
+		{"one user among them is enough", slices.Concat(repeated(99, visitor), repeated(1, member), repeated(500, visitor)), nil},
+		{"a key that cannot be read is logged too", repeated(500, bot), []string{"WARN adapter: the first 100 requests had no user that can be read and were answered 400; the error says what cannot be read" +
 			" | never-a-user | reply | keyfuncs: the request has a bad key"}},
-		{"both together are logged in the words of the last", append(many(99, bot), many(500, visitor)...), warned},
+		{"both together are logged in the words of the last", append(repeated(99, bot), repeated(500, visitor)...), warned},
 	} {
-		for _, ad := range adapters {
-			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
-				limiter := core.Must(core.New(memory(), core.FixedWindow(1000, 24*time.Hour)))
-				log := gatetest.Capture(t)
-				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, User: orBad}}}}}.Filled())
-				for _, r := range tt.requests {
-					h.ServeHTTP(httptest.NewRecorder(), r)
-				}
-				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
-					t.Errorf("said %q, want %q", got, tt.want)
-				}
-			})
-		}
+		says(t, tt.name, tt.want, func(s core.Store) gatetest.Limit { return gatetest.Limit{Limiter: roomy(s), User: orBad} }, serve(tt.requests))
 	}
 }
 
@@ -83,25 +99,16 @@ func TestNeverAGuestWhoLogsIn(t *testing.T) {
 		{"a thousand are logged once", 2500, 0, warned},
 		{"one user before them is enough", 2500, 1, nil},
 	} {
-		for _, ad := range adapters {
-			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
-				store := memory()
-				many := func() *core.Limiter { return core.Must(core.New(store, core.FixedWindow(10_000, 24*time.Hour))) }
-				log := gatetest.Capture(t)
-				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{
-					Limiter: many(), Guests: true, And: []gatetest.Limit{{Limiter: many(), User: keyfuncs.Everyone}},
-				}}}}}.Filled())
-				for range tt.users {
-					gatetest.Do(h, "POST", "/replies/1", "X-User-ID", "alice")
-				}
-				for range tt.guests {
-					gatetest.Do(h, "POST", "/replies/1")
-				}
-				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
-					t.Errorf("said %q, want %q", got, tt.want)
-				}
-			})
-		}
+		says(t, tt.name, tt.want, func(s core.Store) gatetest.Limit {
+			return gatetest.Limit{Limiter: roomy(s), Guests: true, And: []gatetest.Limit{{Limiter: roomy(s), User: keyfuncs.Everyone}}}
+		}, func(h http.Handler) {
+			for range tt.users {
+				gatetest.Do(h, "POST", "/replies/1", "X-User-ID", "alice")
+			}
+			for range tt.guests {
+				gatetest.Do(h, "POST", "/replies/1")
+			}
+		})
 	}
 }
 
@@ -145,23 +152,17 @@ func TestNeverAUserOfOneSubject(t *testing.T) {
 // An action that relies on the user does not turn the answer into another, nor keep the warning
 // back.
 func TestNeverAUserAndItsActionPanics(t *testing.T) {
-	for _, ad := range adapters {
-		t.Run(ad.Name, func(t *testing.T) {
-			log := gatetest.Capture(t)
-			action := func(*http.Request) (string, error) { panic("no user") }
-			h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: five(memory()), Action: action}}}}}.Filled())
-			for i := range 100 {
-				if w := gatetest.Do(h, "POST", "/replies/7"); w.Code != 400 {
-					t.Errorf("request %d: %d", i+1, w.Code)
-				}
+	want := []string{"WARN adapter: the first 100 requests had no user and were answered 400; the error says why; a limit that is mounted before the login never has one" +
+		" | never-a-user |  | keyfuncs: the request has no key: the header X-User-Id is missing or empty"}
+	says(t, "no user", want, func(s core.Store) gatetest.Limit {
+		return gatetest.Limit{Limiter: five(s), Action: func(*http.Request) (string, error) { panic("no user") }}
+	}, func(h http.Handler) {
+		for i := range 100 {
+			if w := gatetest.Do(h, "POST", "/replies/7"); w.Code != 400 {
+				t.Errorf("request %d: %d", i+1, w.Code)
 			}
-			want := []string{"WARN adapter: the first 100 requests had no user and were answered 400; the error says why; a limit that is mounted before the login never has one" +
-				" | never-a-user |  | keyfuncs: the request has no key: the header X-User-Id is missing or empty"}
-			if got := log.Take(pkg(ad.Name)); !slices.Equal(got, want) {
-				t.Errorf("said %q, want %q", got, want)
-			}
-		})
-	}
+		}
+	})
 }
 
 // An action that no request has, and users that are connections, are told of once too.
@@ -176,34 +177,23 @@ func TestKeysThatLimitNobody(t *testing.T) {
 	noAction := []string{`WARN adapter: the first 100 requests had no action and were answered 400; use one that every request has, such as Action("reply") or Route` +
 		" | never-an-action | keyfuncs: the request has no key: the context value gate_test.actionKey{} is missing or empty"}
 	ported := []string{"WARN adapter: the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy | user-with-port"}
-	many := func(n int, r *http.Request) []*http.Request { return slices.Repeat([]*http.Request{r}, n) }
 	for _, tt := range []struct {
 		name     string
 		user     keyfuncs.Func
 		requests []*http.Request
 		want     []string
 	}{
-		{"some without an action do not matter", keyfuncs.RemoteIP, many(99, request("192.0.2.1:1", "")), nil},
-		{"a hundred are logged once", keyfuncs.RemoteIP, many(500, request("192.0.2.1:1", "")), noAction},
-		{"one action before them is enough", keyfuncs.RemoteIP, append(many(1, request("192.0.2.1:1", "reply")), many(500, request("192.0.2.1:1", ""))...), nil},
-		{"ports are logged once", remote, many(50, request("192.0.2.1:1", "reply")), ported},
-		{"of IPv6 too", remote, many(50, request("[2001:db8::1]:1", "reply")), ported},
-		{"an address has none", remote, many(50, request("2001:db8::1", "reply")), nil},
-		{"one without is enough", remote, append(many(4, request("192.0.2.1:1", "reply")), append(many(1, request("alice", "reply")), many(50, request("192.0.2.1:1", "reply"))...)...), nil},
+		{"some without an action do not matter", keyfuncs.RemoteIP, repeated(99, request("192.0.2.1:1", "")), nil},
+		{"a hundred are logged once", keyfuncs.RemoteIP, repeated(500, request("192.0.2.1:1", "")), noAction},
+		{"one action before them is enough", keyfuncs.RemoteIP, append(repeated(1, request("192.0.2.1:1", "reply")), repeated(500, request("192.0.2.1:1", ""))...), nil},
+		{"ports are logged once", remote, repeated(50, request("192.0.2.1:1", "reply")), ported},
+		{"of IPv6 too", remote, repeated(50, request("[2001:db8::1]:1", "reply")), ported},
+		{"an address has none", remote, repeated(50, request("2001:db8::1", "reply")), nil},
+		{"one without is enough", remote, append(repeated(4, request("192.0.2.1:1", "reply")), append(repeated(1, request("alice", "reply")), repeated(50, request("192.0.2.1:1", "reply"))...)...), nil},
 	} {
-		for _, ad := range adapters {
-			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
-				limiter := core.Must(core.New(memory(), core.FixedWindow(1000, 24*time.Hour)))
-				log := gatetest.Capture(t)
-				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, User: tt.user, Action: keyfuncs.ContextValue(actionKey{})}}}}}.Filled())
-				for _, r := range tt.requests {
-					h.ServeHTTP(httptest.NewRecorder(), r)
-				}
-				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
-					t.Errorf("said %q, want %q", got, tt.want)
-				}
-			})
-		}
+		says(t, tt.name, tt.want, func(s core.Store) gatetest.Limit {
+			return gatetest.Limit{Limiter: roomy(s), User: tt.user, Action: keyfuncs.ContextValue(actionKey{})}
+		}, serve(tt.requests))
 	}
 }
 
@@ -229,19 +219,13 @@ func TestAnActionThatIsAPath(t *testing.T) {
 		{"one action is well", keyfuncs.Action("reply"), false, paths(3000), nil},
 		{"so is a route", nil, true, paths(3000), nil},
 	} {
-		for _, ad := range adapters {
-			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
-				limiter := core.Must(core.New(memory(), core.FixedWindow(10_000, 24*time.Hour)))
-				log := gatetest.Capture(t)
-				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, Action: tt.action, Routed: tt.routed}}}}}.Filled())
-				for _, path := range tt.paths {
-					gatetest.Do(h, "POST", path, "X-User-ID", "alice")
-				}
-				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
-					t.Errorf("said %q, want %q", got, tt.want)
-				}
-			})
-		}
+		says(t, tt.name, tt.want, func(s core.Store) gatetest.Limit {
+			return gatetest.Limit{Limiter: roomy(s), Action: tt.action, Routed: tt.routed}
+		}, func(h http.Handler) {
+			for _, path := range tt.paths {
+				gatetest.Do(h, "POST", path, "X-User-ID", "alice")
+			}
+		})
 	}
 }
 

@@ -106,7 +106,6 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a handler ignores that Allow has answered", testIgnoredRefusal},
 		{"CORS preflights", testPreflights},
 		{"several subjects", testAll},
-		{"optional subjects", testOptional},
 		{"streaming", testStreaming},
 		{"hijack", testHijack},
 		{"response controller", testResponseController},
