@@ -258,27 +258,3 @@ func TestOnlyAChargeThatMayTakeASlotOutlivesItsCaller(t *testing.T) {
 		}
 	})
 }
-
-// A decision that took no slot, since its only InFlight limit is a shadow without room, has nothing to
-// release or renew: whatever the context is, and however often.
-func TestADecisionWithoutASlotHasNothingToRelease(t *testing.T) {
-	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Minute), core.InFlight(1).Shadow()))
-	var d core.Decision
-	for range 2 {
-		var err error
-		if d, err = l.Allow(t.Context(), "alice", "post"); err != nil || !d.Allowed {
-			t.Fatal(d, err)
-		}
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := l.Release(ended, d); err != nil {
-		t.Error("Release:", err)
-	}
-	if err := l.Release(t.Context(), d); err != nil {
-		t.Error("the second Release:", err)
-	}
-	if err := l.Renew(t.Context(), d); err != nil {
-		t.Error("Renew:", err)
-	}
-}

@@ -101,32 +101,6 @@ func TestWaitersForSlotsPassInOrder(t *testing.T) {
 	})
 }
 
-// Several slots that are free at once go to as many waiters at once.
-func TestWaitersShareReleasedSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memorystore.New(nil), core.InFlight(4).Lease(time.Hour)))
-		taken, _ := l.AllowN(t.Context(), "alice", "stream", 4)
-		var wg sync.WaitGroup
-		begun := time.Now()
-		for range 8 {
-			wg.Go(func() {
-				d, err := l.Wait(t.Context(), "alice", "stream")
-				if err != nil {
-					t.Error(err)
-				}
-				time.Sleep(10 * time.Millisecond)
-				_ = l.Release(t.Context(), d)
-			})
-		}
-		synctest.Wait()
-		_ = l.Release(t.Context(), taken)
-		wg.Wait()
-		if took := time.Since(begun); took != 20*time.Millisecond {
-			t.Errorf("eight on four slots took %s", took)
-		}
-	})
-}
-
 func TestWaitForASlotEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

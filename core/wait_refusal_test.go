@@ -285,16 +285,3 @@ func TestALimiterWithoutABanPolicyDoesNotWaitForABan(t *testing.T) {
 		wg.Wait()
 	})
 }
-
-func TestWaitOutlastsABan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Second)))).With(core.BanPolicy{}))
-		if err := l.Ban(t.Context(), "u", "a", 30*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed || time.Since(start) != 30*time.Second {
-			t.Errorf("%+v, %v after %v", d, err, time.Since(start))
-		}
-	})
-}

@@ -328,52 +328,6 @@ func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 	s.check(t)
 }
 
-// Users at their limit stay refused, though newcomers who are further from whole fill the
-// store.
-func TestAUserAtTheLimitIsNotDropped(t *testing.T) {
-	const users, quota = 20, 3
-	s := New(&Options{MaxKeys: 2 * users})
-	l := core.Must(core.New(s, core.Funnel(quota, core.Every(time.Hour))))
-	flood := core.Must(core.New(s, core.Funnel(1000, core.Every(24*time.Hour))))
-	for u := range users {
-		for range quota {
-			allow(t, l, fmt.Sprint(u))
-		}
-	}
-	for i := range 100 * users {
-		allow(t, flood, fmt.Sprint("new", i))
-	}
-	for u := range users {
-		if d := allow(t, l, fmt.Sprint(u)); d.Allowed {
-			t.Errorf("user %d is forgiven", u)
-		}
-	}
-}
-
-// A user who is refused a cost above 1 is protected too.
-func TestARefusalOfALargerCostProtectsTheKey(t *testing.T) {
-	const maxKeys = 40
-	s := New(&Options{MaxKeys: maxKeys})
-	l := core.Must(core.New(s, core.Funnel(10, core.Every(time.Hour))))
-	flood := core.Must(core.New(s, core.Funnel(1000, core.Every(24*time.Hour))))
-	ask := func(cost int) core.Decision {
-		d, err := l.AllowN(ctx, "u", "a", cost)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	if first, second := ask(8), ask(5); !first.Allowed || second.Allowed {
-		t.Fatalf("%+v, %+v", first, second)
-	}
-	for i := range 100 * maxKeys {
-		allow(t, flood, fmt.Sprint("new", i))
-	}
-	if d := ask(5); d.Allowed {
-		t.Errorf("forgiven: %+v", d)
-	}
-}
-
 // A look at a new key in a store that is full drops no key.
 func TestAPeekDropsNoKey(t *testing.T) {
 	_, s := storeOf(3)

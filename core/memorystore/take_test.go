@@ -1,7 +1,6 @@
 package memorystore
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -58,43 +57,6 @@ func TestConcurrentKeys(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.check(t)
-}
-
-// One funnel by four ways at once, while its table is made anew under it: not one action
-// more passes than it has room for, and not one less.
-func TestConcurrentChargesOfOneKey(t *testing.T) {
-	const quota, users = 2000, 3
-	s := New(nil)
-	funnel := core.Funnel(quota, core.Every(time.Hour))
-	alone, two := core.Must(core.New(s, funnel)), core.Must(core.New(s, funnel, core.FixedWindow(1_000_000, time.Hour)))
-	ways := []*core.Limiter{alone, two, core.Must(core.New(core.Observe(s, func(context.Context, core.Observation) {}), funnel)), core.Must(alone.With(core.Refundable{}))}
-	var admitted [users]atomic.Int64
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range quota {
-				for u := range users {
-					d, err := ways[(g+i)%len(ways)].Allow(ctx, fmt.Sprint("user", u), "a")
-					if err != nil {
-						t.Error(err)
-					}
-					if d.Allowed {
-						admitted[u].Add(1)
-					}
-				}
-				if _, err := alone.Allow(ctx, fmt.Sprint(g, i), "a"); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for u := range admitted {
-		if n := admitted[u].Load(); n != quota {
-			t.Errorf("user %d: %d actions passed of %d", u, n, quota)
-		}
-	}
 	s.check(t)
 }
 

@@ -2,9 +2,6 @@ package plans_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -110,57 +107,5 @@ func TestAllThatIsInForce(t *testing.T) {
 	}
 	if got, err := json.Marshal(p.Generation()); err != nil || !strings.HasPrefix(string(got), `{"number":1,"version":"`) || !strings.HasSuffix(string(got), `","changes":`+want+`}`) {
 		t.Errorf("%s, %v", got, err)
-	}
-}
-
-// Whatever two documents say, each limit that gives a user the full quota once more is told.
-func TestAllThatStartsAnewIsTold(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	one := func(of ...string) string { return of[random.IntN(len(of))] }
-	document := func() string {
-		limits := func() string {
-			var b strings.Builder
-			for _, action := range []string{"reply", "like", "*"} {
-				if random.IntN(3) > 0 {
-					fmt.Fprintf(&b, `"%s": ["%s"], `, action, one("SlidingWindow(5, 1m)", "SlidingWindow(6, 1m)", "SlidingWindow(5, 2m)", "Funnel(5, Every(1s))", "Funnel(6, Every(1s))"))
-				}
-			}
-			return b.String() + `"other": ["Funnel(9, Every(1s))"]`
-		}
-		users := ""
-		for _, user := range []string{"alice", "bob", "carol"} {
-			if random.IntN(2) > 0 {
-				users += fmt.Sprintf(`, "%s": "%s"`, user, one("a", "b"))
-			}
-		}
-		return fmt.Sprintf(`{"default": "%s", "users": {%s}, "plans": {"a": {"limits": {%s}}, "b": {"limits": {%s}}}}`,
-			one("a", "b"), strings.TrimPrefix(users, ", "), limits(), limits())
-	}
-	anew := 0
-	for range 300 {
-		a, b := document(), document()
-		from, to := newPlans(t, a), newPlans(t, b)
-		changes := plans.Compare(from, to)
-		for _, user := range []string{"alice", "bob", "carol", "dave"} {
-			for _, action := range []string{"reply", "like", "view"} {
-				was, _ := from.Limiter(user, action, plans.Customer{})
-				is, _ := to.Limiter(user, action, plans.Customer{})
-				if was == nil || is == nil || was.Limits()[0].Identity() == is.Limits()[0].Identity() {
-					continue
-				}
-				anew++
-				moved := [2]string{from.Plan(user, plans.Customer{}), to.Plan(user, plans.Customer{})}
-				told := slices.ContainsFunc(changes, func(c plans.Change) bool {
-					concerns := c.What != plans.WhatLimits && moved[0] != moved[1] || c.What == plans.WhatLimits && c.Plan == moved[1]
-					return concerns && strings.Contains(c.Anew, is.Limits()[0].String())
-				})
-				if !told {
-					t.Fatalf("%s, %s: %s -> %s is not told in %v, from\n%s\nto\n%s", user, action, was.Limits(), is.Limits(), changes, a, b)
-				}
-			}
-		}
-	}
-	if anew < 300 {
-		t.Errorf("%d limits start anew", anew)
 	}
 }

@@ -170,71 +170,32 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	})
 }
 
-// Another file of the same size and time is noticed, and so are the same size, and a time that goes back.
-func TestAFileIsReplaced(t *testing.T) {
+// A file that cannot be taken changes nothing.
+func TestAFileThatCannotBeTaken(t *testing.T) {
 	logged(t)
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "plans.json")
-		write(t, path, sliding(2))
-		time.Sleep(time.Second)
-		p := following(t, plans.File(path))
-		at := time.Now().Add(-time.Second)
-		later := func(want int) {
-			t.Helper()
-			for range 20 {
-				time.Sleep(100 * time.Millisecond)
-				quota(t, p)
-			}
-			if got := quota(t, p); got != want {
-				t.Errorf("%d, want %d", got, want)
-			}
-		}
-		defer time.Sleep(time.Second) // looks end
-		rename(t, path, sliding(3))
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
-		later(3)
-		write(t, path, sliding(4))
-		if err := os.Chtimes(path, at.Add(-time.Hour), at.Add(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		later(4)
-		write(t, path, sliding(5))
-		if err := os.Chtimes(path, at.Add(time.Hour), at.Add(time.Hour)); err != nil { // the clock of its machine is fast
-			t.Fatal(err)
-		}
-		later(5)
-
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		later(5)
-		if err := p.Refresh(context.Background()); !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
-			t.Error(err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		write(t, path, sliding(6))
-		if err := os.Truncate(path, 65<<20); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "has 68157440 bytes, and 67108864 are the most") {
-			t.Error(err)
-		}
-		rename(t, path, sliding(6))
-		later(6)
-		if p.Rejected() != 1 {
-			t.Errorf("%d rejected", p.Rejected())
-		}
-	})
+	for _, c := range []struct {
+		name  string
+		spoil func(path string) error
+		want  string
+	}{
+		{"none", os.Remove, "no such file"},
+		{"a directory", func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) }, "is not a regular file"},
+		{"too large", func(path string) error { return os.Truncate(path, 65<<20) }, "has 68157440 bytes, and 67108864 are the most"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				path := filepath.Join(t.TempDir(), "plans.json")
+				write(t, path, sliding(2))
+				p := following(t, plans.File(path))
+				if err := c.spoil(path); err != nil {
+					t.Fatal(err)
+				}
+				if err := p.Refresh(context.Background()); err == nil || !strings.Contains(err.Error(), c.want) || p.Rejected() != 1 || quota(t, p) != 2 {
+					t.Errorf("%v, want %s; %d rejected, %d in force", err, c.want, p.Rejected(), quota(t, p))
+				}
+			})
+		})
+	}
 }
 
 // A file that never stops changing does not hold a program that starts for ever.
