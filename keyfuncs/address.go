@@ -73,10 +73,10 @@ func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 //
 // Proxies that write one of the two headers usually pass on the other one as the client sent it. If
 // the two headers of a request name different clients, the function uses the header that your
-// proxies write. A header is written by your proxies if it came without the other one in another
-// request through them. As long as neither header has come alone, or if each has, the error is
-// ErrBadKey. So a client gains nothing by adding the other header. If one of the headers has
-// trusted addresses only, the function uses the other header.
+// proxies write. It learns this from other requests: a header that came through your proxies
+// without the other one was written by them. If it has not learned this yet, or if each of the two
+// headers has come alone, the error is ErrBadKey. So a client gains nothing by adding the other
+// header. If one of the headers has trusted addresses only, the function uses the other header.
 //
 // A peer is trusted by its address as it came: 64:ff9b::10.1.2.3 is not the trusted 10.1.2.3. A
 // peer on a unix socket is trusted if [UnixSocket] is in trusted.

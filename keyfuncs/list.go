@@ -114,8 +114,8 @@ func lastWord(s string) (word, rest string) {
 	return s[i:], s[:i]
 }
 
-// openingQuote returns the position of the opening quote of a quoted string at the end of s, or -1
-// if s does not end with a quoted string.
+// openingQuote returns the position of the opening quote of the quoted string that s ends with, or
+// -1 if s ends with something else.
 func openingQuote(s string) int {
 	if !strings.HasSuffix(s, `"`) || escaped(s[:len(s)-1]) {
 		return -1

@@ -58,10 +58,10 @@ func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 //   - The end of a later refund is past.
 //   - Everything that was charged before the last refund has drained.
 //
-// A meter remembers eight refunds. If there are nine, it replaces two successive refunds by one:
-// the two whose ends, in whole microseconds, are nearest, and the first of such pairs. The new
-// refund has the earlier end and the later place in the sequence. So a refund may give back less,
-// but never more.
+// A meter remembers eight refunds. If there are nine, it replaces two successive refunds by one: the
+// two whose ends are nearest, in whole microseconds. If several pairs are equally near, it replaces
+// the first of them. The new refund has the earlier end and the later place in the sequence. So a
+// refund may give back less, but never more.
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
 	if e.Expires > now && r.CanAmend(a) && (r.TakesSlots() || now >= t.At) {

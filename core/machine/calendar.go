@@ -139,8 +139,8 @@ func (c *Calendar) clock(t, length int64) (start, end int64) {
 	return max(start, from), min(end, to)
 }
 
-// segment returns the zone's offset at the instant t, in seconds east of UTC, and the start and the
-// end of the time in which the zone has that offset.
+// segment returns the zone's offset at the instant t, in seconds east of UTC. start and end bound
+// the time in which the zone has that offset.
 func (c *Calendar) segment(t int64) (offset, start, end int64) {
 	const ever = 1 << 60
 	at := time.Unix(t, 0).In(c.loc)

@@ -48,10 +48,10 @@ func (*counter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits,
 const linger = int64(1e6)
 
 // align is check for a calendar window. It finds the period to which a count belongs: the one whose
-// end is nearest to the count's end. These ends may differ, because the difference between the
-// monotonic clock and the time of day varies by microseconds, and because two processes may have
-// different time zone data. Each count lasts at least until its own end, so the period that begins
-// last never admits more than the quota.
+// end is nearest to the count's end. The two ends may differ, because the monotonic clock and the
+// time of day drift by microseconds, and because two processes may have different time zone data.
+// Each count lasts at least until its own end, so the period that begins last never admits more
+// than the quota.
 func (r *Rule) align(s State, unix int64) State {
 	start, end := r.Calendar.Period(unix)
 	last := s.Expires - linger    // the count's end

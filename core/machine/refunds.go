@@ -65,7 +65,7 @@ type given struct {
 }
 
 // add returns the list with a refund added at the instant now. It also lowers the TAT of each
-// refund since the charge to what it would have been without the charge.
+// refund since the charge by the time that is given back.
 func (f *refunds) add(g given, parts, now int64) *refunds {
 	next := &refunds{Until: g.before}
 	if f != nil {
@@ -86,8 +86,8 @@ func (f *refunds) add(g given, parts, now int64) *refunds {
 	return next
 }
 
-// push appends a refund. It removes earlier refunds whose TAT is not lower, or all earlier ones if
-// the new TAT is past.
+// push appends a refund. It removes the earlier refunds whose TAT is not lower than the new TAT. If
+// the new TAT is past, it removes all earlier refunds.
 func (f *refunds) push(r refund, now int64) {
 	n := len(f.After)
 	for n > 0 && (r.TAT.Whole < now || !r.TAT.exceeds(f.After[n-1].TAT)) {

@@ -191,8 +191,8 @@ func short(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// anewLimits returns the texts of the limits in to whose state no limit in from shares, joined by "
-// and ". It returns "" if from or to is nil, or has the limit Nothing.
+// anewLimits returns the texts of the limits in to that share no state with a limit in from, joined
+// by " and ". It returns "" if from or to is nil, or has the limit Nothing.
 func anewLimits(from, to *limits) string {
 	if from == nil || to == nil || slices.ContainsFunc(slices.Concat(from.limits, to.limits), isNothing) {
 		return ""

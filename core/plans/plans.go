@@ -135,8 +135,9 @@ type Customer struct {
 // If the document does not name the user, and has no plan c.Plan, the user has the default plan. If
 // c.Plan is not empty, that is logged once for each document.
 //
-// If the limiter depends on c.Zone or c.Day, and c.Zone is not in the time zone database or c.Day
-// is not within 1 to 31, Limiter returns an error. It looks up a missing zone again after a minute.
+// The limiter may depend on c.Zone or c.Day. If so, Limiter returns an error if c.Zone is not in
+// the time zone database or c.Day is not within 1 to 31. It looks up a missing zone again after a
+// minute.
 func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) {
 	p.follow()
 	g := p.now.Load()
