@@ -10,7 +10,8 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A Snapshot is everything that a [Metrics] has counted. The lists are sorted by their labels.
+// A Snapshot is everything that a [Metrics] has counted. Decisions, Near and Waiting are sorted by
+// their labels.
 type Snapshot struct {
 	Decisions []Decisions
 	Near      []Near
