@@ -35,7 +35,7 @@
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
 // order, with the same arguments: load, check, charge, refuse, read, amend, save. Two more, args and amendArgs,
 // read what redisstore/forms.go sends. trail.lua keeps its instants in log.lua for SlidingWindow and in ring.lua
-// for MovingWindow; in Go both are queue.go. refunds.lua has a Go file too, and span.lua is Span in rule.go.
+// for MovingWindow; in Go both are queue.go. refunds.lua has a Go file too.
 // take.lua does what Charge.Check and Charge.Commit in core/charge.go do, and says what the arguments are.
 // amend.lua does what Record.Amend in core/record.go does. state.lua has what the others share: how a key's
 // numbers are read and written.

@@ -7,8 +7,7 @@
 local state = require 'state'
 
 local function amend(machine, kind, list, key, now, made)
-	local r, s = {}, {}
-	local t, a = machine.amendArgs(r, kind, made, state.unpack(state.numbers(list)))
+	local s, r, t, a = {}, machine.amendArgs(kind, made, state.unpack(state.numbers(list)))
 	machine.load(r, key, now, s)
 	return machine.amend(r, now, t, a, s, key)
 end

@@ -15,11 +15,10 @@ local call, format, match, max = redis.call, string.format, string.match, math.m
 local state = require 'state'
 local nonsense, expiry, unpack = state.nonsense, state.expiry, state.unpack
 
-local function args(r, _, byHand, refusals, within, rest)
+local function args(_, byHand, refusals, within, rest)
 	local n = state.numbers(rest)
-	r.bans, r.refusals, r.records, r.within = true, refusals + 0, refusals ~= '0', within + 0
-	r.forget, r.lengths = n[1], {unpack(n, 2)}
-	return byHand + 0, {last = 0, ends = 0, level = 0, marks = false, behind = 0, fits = false, dirty = false}
+	local r = {bans = true, refusals = refusals + 0, records = refusals ~= '0', within = within + 0, forget = n[1], lengths = {unpack(n, 2)}, shadow = false, failures = false}
+	return {last = 0, ends = 0, level = 0, marks = false, behind = 0, fits = false, dirty = false, rule = r, cost = byHand + 0, machine = false}
 end
 
 local function load(_, key, now, s)
@@ -101,7 +100,7 @@ local function read(r, now, _, s, reply, last)
 	return last + 4
 end
 
-local function amendArgs() return {} end
+local function amendArgs() return {}, {} end
 
 -- amend does nothing: a ban policy charges nothing.
 local function amend() end

@@ -21,10 +21,12 @@ local save -- below
 
 local linger = 1000000
 
-local function args(r, kind, cost, max, period, rest)
-	r.max, r.period, r.elastic, r.records = max + 0, period + 0, kind == 'elastic', kind == 'elastic'
-	r.starts = kind == 'calendar' and require('state').numbers(rest)
-	return cost + 0, {ends = 0, count = 0, dirty = false, fits = false, stored = 0, width = 0} -- Lua finds the first fields fastest
+local function args(kind, cost, max, period, rest)
+	local r = {
+		max = max + 0, period = period + 0, elastic = kind == 'elastic', records = kind == 'elastic', shadow = false, failures = false,
+		starts = kind == 'calendar' and require('state').numbers(rest),
+	}
+	return {ends = 0, count = 0, dirty = false, fits = false, stored = 0, width = 0, rule = r, cost = cost + 0, machine = false}
 end
 
 local function load(_, key, _, s)
@@ -95,9 +97,8 @@ local function read(_, now, _, s, reply, last)
 	return last + 2
 end
 
-local function amendArgs(r, kind, made, units, period, ends, all)
-	r.elastic, r.starts, r.period = kind == 'elastic', kind == 'calendar', period
-	return {at = made, ends = ends, all = all == 1}, units
+local function amendArgs(kind, made, units, period, ends, all)
+	return {elastic = kind == 'elastic', starts = kind == 'calendar', period = period}, {at = made, ends = ends, all = all == 1}, units
 end
 
 local function amend(r, now, t, units, s, key)

@@ -61,7 +61,7 @@ local function add(key, pairs)
 	end
 end
 
-function log.save(r, now, s)
+function log.save(r, now, s, stored)
 	local key, new = s.key, {}
 	if s.behind > 0 then
 		local all = call('ZRANGE', key, '0', '-1', 'WITHSCORES')
@@ -80,7 +80,7 @@ function log.save(r, now, s)
 		call('ZREMRANGEBYSCORE', key, '-inf', int(now - r.period))
 	end
 	if s.added > s.admitted then
-		call('ZREMRANGEBYRANK', key, '0', int(-math.max(r.max, s.stored + s.admitted) - 1))
+		call('ZREMRANGEBYRANK', key, '0', int(-math.max(r.max, stored + s.admitted) - 1))
 	end
 	call('PEXPIREAT', key, state.expiry(now + r.period))
 end

@@ -35,9 +35,8 @@ local save -- below
 
 local mostDebt = 4503599627370495 -- 2^52 - 1: what a reply can hold
 
-local function args(r, _, cost, burst, parts, rest)
-	local costPart = 0
-	r.burst, r.burstPart, r.parts, r.keep = burst + 0, 0, 1, false
+local function args(_, cost, burst, parts, rest)
+	local r, costPart = {burst = burst + 0, burstPart = 0, parts = 1, start = 0, startPart = 0, keep = false, shadow = false, failures = false}, 0
 	if parts ~= '' then
 		local first, second, start, startPart, keep = string.match(rest, '(%d+),(%d+),?(%d*),?(%d*),?(%d*)')
 		costPart, r.parts, r.burstPart = first + 0, parts + 0, second + 0
@@ -45,8 +44,10 @@ local function args(r, _, cost, burst, parts, rest)
 			r.start, r.startPart, r.keep = start + 0, startPart + 0, keep + 0
 		end
 	end
-	local s = {debt = 0, part = 0, after = 0, afterPart = 0, more = r.keep ~= false, fits = false, dirty = false}
-	return {whole = cost + 0, part = costPart}, s
+	return {
+		debt = 0, part = 0, after = 0, afterPart = 0, more = r.keep ~= false, fits = false, dirty = false,
+		rule = r, cost = cost + 0, costPart = costPart, machine = false,
+	}
 end
 
 -- parse reads a state that may be more than a tat. One that is forgotten is none.
@@ -73,7 +74,7 @@ local function load(r, key, now, s)
 		s.debt, s.part = value - now, 0
 		return
 	end
-	s.debt, s.part = r.start or 0, r.startPart or 0
+	s.debt, s.part = r.start, r.startPart
 	if value then parse(r, value, now, s) end
 end
 
@@ -92,10 +93,8 @@ local function correct(r, now, s)
 	end
 end
 
--- possible reports whether a cost is at most the quota.
-local function possible(r, cost)
-	return cost.whole < r.burst or cost.whole == r.burst and cost.part <= r.burstPart
-end
+-- exceeds reports whether a span is longer than another one. check and charge call it only if the wholes do not tell.
+local function exceeds(whole, part, than, thanPart) return whole > than or whole == than and part > thanPart end
 
 local function check(r, now, cost, a, s)
 	if s.more and s.exists then
@@ -104,19 +103,19 @@ local function check(r, now, cost, a, s)
 	local debt, part, bound, boundPart = s.debt, s.part, r.burst, r.burstPart
 	if debt < 0 then
 		debt, part, s.debt, s.part = 0, 0, 0, 0
-	elseif debt >= bound and (debt > bound or part > boundPart) and not s.turns then -- the clock stepped back
+	elseif debt >= bound and exceeds(debt, part, bound, boundPart) and not s.turns then -- the clock stepped back
 		debt, part = bound, boundPart
 		s.debt, s.part, s.refunds, s.dirty = debt, part, false, true
 	end
-	debt, part = debt + cost.whole, part + cost.part
+	debt, part = debt + cost, part + s.costPart
 	if part >= r.parts then
 		debt, part = debt + 1, part - r.parts
 	end
 	s.after, s.afterPart = debt, part
-	if a.ahead > 0 and not r.shadow and possible(r, cost) then -- nobody waits for a shadow
+	if a.ahead > 0 and not r.shadow and not exceeds(cost, s.costPart, bound, boundPart) then -- nobody waits for a shadow
 		bound = bound + a.ahead
 	end
-	return debt < bound or debt == bound and part <= boundPart or a.forced
+	return debt < bound or not exceeds(debt, part, bound, boundPart) or a.forced
 end
 
 -- forced is the debt after a forced charge, which charges what there is room for.
@@ -128,10 +127,10 @@ local function forced(r, debt, part, a, s)
 	if most > mostDebt then
 		most, mostPart = mostDebt, 0
 	end
-	if debt > most or debt == most and part > mostPart then
+	if exceeds(debt, part, most, mostPart) then
 		debt, part = most, mostPart
 	end
-	if s.debt > most or s.debt == most and s.part > mostPart then
+	if exceeds(s.debt, s.part, most, mostPart) then
 		debt, part = s.debt, s.part
 	end
 	return debt, part
@@ -142,8 +141,8 @@ local function charge(r, now, _, a, s)
 	if a.forced then
 		debt, part = forced(r, debt, part, a, s)
 	end
-	if debt >= burst and (debt > burst or part > r.burstPart) then -- above the quota
-		local reserved = not a.forced or s.turns and not s.owed and (s.debt > burst or s.debt == burst and s.part > r.burstPart)
+	if debt >= burst and exceeds(debt, part, burst, r.burstPart) then -- above the quota
+		local reserved = not a.forced or s.turns and not s.owed and exceeds(s.debt, s.part, burst, r.burstPart)
 		s.turns, s.owed, s.more, s.exists = now, not reserved, true, true
 		s.forget = r.keep and now + r.keep + debt - burst + (part > r.burstPart and 1 or 0)
 	elseif s.more then
@@ -154,7 +153,7 @@ end
 
 -- refuse starts a bucket with Initial that refuses its first action.
 local function refuse(r, now, cost, record, s)
-	if record and not s.exists and possible(r, cost) then
+	if record and not s.exists and not exceeds(cost, s.costPart, r.burst, r.burstPart) then
 		s.forget, s.exists, s.dirty = now + r.keep, true, true
 	end
 end
@@ -173,34 +172,15 @@ local function read(r, _, _, s, reply, last, amendable)
 	return last
 end
 
-local function amendArgs(r, _, _, give, givePart, parts, after, afterPart, burst, burstPart, known)
-	r.burst, r.burstPart, r.parts, r.keep = burst, burstPart, parts, false
-	return {after = {whole = after, part = afterPart}, known = known}, {whole = give, part = givePart}
+local function amendArgs(_, _, give, givePart, parts, after, afterPart, burst, burstPart, known)
+	local r = {burst = burst, burstPart = burstPart, parts = parts, start = 0, startPart = 0, keep = false}
+	return r, {after = {whole = after, part = afterPart}, known = known}, {whole = give, part = givePart}
 end
 
 local function amend(r, now, t, give, s, key)
-	if not s.exists then return end
-	local refunds, span = require 'refunds', require 'span'
-	local after, burst = t.after, {whole = r.burst, part = r.burstPart}
-	local debt, at = {whole = s.debt, part = s.part}, {whole = now + s.debt, part = s.part}
-	local left = refunds.limit(s.refunds, after, t.known)
-	if span.exceeds(left, at) then -- the debt was cut when the clock stepped back
-		left = at
+	if s.exists and require('refunds').amend(r, now, t, give, s) then
+		save(r, key, now, s)
 	end
-	left = {whole = left.whole - now, part = left.part}
-	if left.whole < 0 or span.ceil(left) == 0 or span.ceil(at) <= now then
-		return
-	elseif s.turns and not s.owed and (span.exceeds(at, after) or span.exceeds(after, at)) and span.exceeds(debt, burst) then
-		return -- a later turn would come too early
-	end
-	if span.exceeds(give, left) then
-		give = left
-	end
-	local before = at
-	at = span.sub(at, give, r.parts)
-	s.refunds = refunds.add(s.refunds, at, give, before, t.known, r.parts, now)
-	s.debt, s.part, s.more = at.whole - now, at.part, true
-	save(r, key, now, s)
 end
 
 -- save writes the state. It expires when the full quota is available, or when it is forgotten.

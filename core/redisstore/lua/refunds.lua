@@ -1,11 +1,25 @@
--- What a meter remembers of refunds, so that no time is given back twice: the end of its state, from
--- the "!" on, whose format meter.lua has. If there is none it is nil. It stays text until a refund needs it: valid,
--- till and last read it as it is. limit and add are those of refunds.go, where push and merge are functions.
+-- The refund of a meter, and what the meter remembers of refunds, so that no time is given back twice: the end of its
+-- state, from the "!" on, whose format meter.lua has. If there is none it is nil. It stays text until a refund needs
+-- it: valid, till and last read it as it is. amend is that of meter.go. limit and add are those of refunds.go, where
+-- push and merge are functions. sub, exceeds and ceil are those of a Span.
 
 local format, match = string.format, string.match
-local span, state = require 'span', require 'state'
 
 local maxRefunds = 8 -- refunds that a state remembers
+
+-- sub is a - b.
+local function sub(a, b, parts)
+	local whole, part = a.whole - b.whole, a.part - b.part
+	if part < 0 then
+		whole, part = whole - 1, part + parts
+	end
+	return {whole = whole, part = part}
+end
+
+local function exceeds(a, b) return a.whole > b.whole or a.whole == b.whole and a.part > b.part end
+
+-- ceil is a span in microseconds, rounded up.
+local function ceil(a) return a.part > 0 and a.whole + 1 or a.whole end
 
 local function valid(text)
 	local till, number = match(text, '^!(%d+)[ %d+]* (%d+) %d+%+?%d*$')
@@ -16,7 +30,7 @@ end
 local function list(text)
 	local refunds = {}
 	for number, tat, part in string.gmatch(text or '', ' (%d+) (%d+)%+?(%d*)') do
-		if #number > 16 or #tat > 16 then error(state.nonsense, 0) end
+		if #number > 16 or #tat > 16 then error(require('state').nonsense, 0) end
 		refunds[#refunds + 1] = {number = number + 0, at = {whole = tat + 0, part = tonumber(part) or 0}}
 	end
 	return refunds
@@ -34,7 +48,7 @@ local function last(text) return text and match(text, ' (%d+) %d+%+?%d*$') + 0 o
 local function limit(text, after, known)
 	for _, r in ipairs(list(text)) do
 		if r.number > known then -- the first such refund has the least tat
-			return span.exceeds(after, r.at) and r.at or after
+			return exceeds(after, r.at) and r.at or after
 		end
 	end
 	return after
@@ -47,7 +61,7 @@ end
 local function add(text, at, gave, before, known, parts, now)
 	local kept = {}
 	local function push(number, at)
-		while #kept > 0 and not span.exceeds(at, kept[#kept].at) do
+		while #kept > 0 and not exceeds(at, kept[#kept].at) do
 			kept[#kept] = nil
 		end
 		if at.whole < now then
@@ -56,7 +70,7 @@ local function add(text, at, gave, before, known, parts, now)
 		kept[#kept + 1] = {number = number, at = at}
 	end
 	for _, r in ipairs(list(text)) do
-		push(r.number, r.number > known and span.sub(r.at, gave, parts) or r.at)
+		push(r.number, r.number > known and sub(r.at, gave, parts) or r.at)
 	end
 	local number = math.max(last(text) + 1, now)
 	push(number, at)
@@ -70,11 +84,33 @@ local function add(text, at, gave, before, known, parts, now)
 		kept[nearest].number = kept[nearest + 1].number
 		table.remove(kept, nearest + 1)
 	end
-	local new = format('!%d', math.max(span.ceil(before), till(text), number + 1))
+	local new = format('!%d', math.max(ceil(before), till(text), number + 1))
 	for _, r in ipairs(kept) do
 		new = new .. format(' %d %d', r.number, r.at.whole) .. (r.at.part > 0 and format('+%d', r.at.part) or '')
 	end
 	return new
 end
 
-return {valid = valid, till = till, last = last, limit = limit, add = add}
+local function amend(r, now, t, give, s)
+	local debt, at = {whole = s.debt, part = s.part}, {whole = now + s.debt, part = s.part}
+	local left = limit(s.refunds, t.after, t.known)
+	if exceeds(left, at) then -- the debt was cut when the clock stepped back
+		left = at
+	end
+	left = {whole = left.whole - now, part = left.part}
+	if left.whole < 0 or ceil(left) == 0 or ceil(at) <= now then
+		return false
+	elseif s.turns and not s.owed and (exceeds(at, t.after) or exceeds(t.after, at)) and exceeds(debt, {whole = r.burst, part = r.burstPart}) then
+		return false -- a later turn would come too early
+	end
+	if exceeds(give, left) then
+		give = left
+	end
+	local before = at
+	at = sub(at, give, r.parts)
+	s.refunds = add(s.refunds, at, give, before, t.known, r.parts, now)
+	s.debt, s.part, s.more = at.whole - now, at.part, true
+	return true
+end
+
+return {valid = valid, till = till, last = last, amend = amend}

@@ -230,10 +230,10 @@ end
 
 -- save drops the dead instants, and adds those of now. A list is written anew, and so is an empty ring. Unless it
 -- is long, so is one of which little is used, and one without room.
-function ring.save(r, now, s)
-	local units, need = s.added, s.stored + s.added
-	if s.n > s.stored then
-		s.head, s.n = (s.head + s.n - s.stored) % s.cap, s.stored
+function ring.save(r, now, s, stored)
+	local units, need = s.added, stored + s.added
+	if s.n > stored then
+		s.head, s.n = (s.head + s.n - stored) % s.cap, stored
 	end
 	s.back, s.newest = s.n > 0 and s.back + s.behind or 0, now
 	local full, sparse = need > s.cap, need * 4 <= s.cap

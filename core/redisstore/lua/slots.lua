@@ -46,16 +46,15 @@ local function read(r, now, cost, s, reply, last, amendable)
 	return last
 end
 
-local function amendArgs(r, kind, _, renew, period, first, cost)
-	trail.args(r, kind, cost, 0, period)
-	return {first = first, cost = cost}, renew == 1
+local function amendArgs(kind, _, renew, period, first, cost)
+	return trail.args(kind, cost, 0, period).rule, {first = first, cost = cost}, renew == 1
 end
 
 local function amend(r, now, t, renew, s, key)
 	local at = call('ZSCORE', key, int(t.first))
 	if not at or at - s.behind + r.period <= now then return false end
 	if s.behind > 0 then
-		log.save(r, now, s)
+		log.save(r, now, s, 0)
 	end
 	local entries = call('ZCOUNT', key, '-inf', '+inf')
 	for i = 0, t.cost - 1 do
@@ -69,6 +68,4 @@ local function amend(r, now, t, renew, s, key)
 	return true
 end
 
-local function save(r, _, now, s) log.save(r, now, s) end
-
-return {args = trail.args, load = load, check = check, charge = charge, refuse = refuse, read = read, amendArgs = amendArgs, amend = amend, save = save, slots = true}
+return {args = trail.args, load = load, check = check, charge = charge, refuse = refuse, read = read, amendArgs = amendArgs, amend = amend, save = trail.save, slots = true}

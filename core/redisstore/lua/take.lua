@@ -11,15 +11,15 @@
 --
 --   r     the rule: what a word says of a limit, but for its cost
 --   now   the instant of the run
---   cost  of a meter the time that the cost takes; of a ban policy the length of a ban by hand
+--   cost  of a meter the time that the cost takes, whose part is s.costPart; of a ban policy the length of a ban by hand
 --   a     the ask: what a word says of all its limits
---   s     the state, and fits and dirty of the Entry. A function changes it, where in Go it returns another one
+--   s     the entry: the state, fits and dirty. A function changes it, where in Go it returns another state
 --
--- A function on the server keeps r, cost, a and s with the word, and load sets all of s anew. No field of s becomes
--- nil, since its table would then shrink and grow.
+-- A function on the server keeps a and s with the word, and load sets all of the state anew. No field of s becomes nil,
+-- since its table would then shrink and grow.
 --
---   args(r, kind, first, second, third, rest)
---                                       sets r, and returns cost and s, of what args of forms.go has sent: the first
+--   args(kind, first, second, third, rest)
+--                                       returns s, with r as s.rule and cost as s.cost, of what args of forms.go has sent:
 --                                       three numbers as text, each "" if there are fewer, and the others in one text
 --   load(r, key, now, s)
 --   check(r, now, cost, a, s)           returns whether the rule has room
@@ -27,65 +27,75 @@
 --   refuse(r, now, cost, record, s)     does not record a cost above the quota, which in Go Rule.Refuse finds out
 --   read(r, now, cost, s, reply, last, amendable)
 --                                       appends to the reply, and returns its new length
---   amendArgs(r, kind, made, ...)       sets r, and returns t and a, of the numbers that amendArgs of forms.go has sent
+--   amendArgs(kind, made, ...)          returns r, t and a, of the numbers that amendArgs of forms.go has sent
 --   amend(r, now, t, a, s, key)         a is how much is given back, of a meter a time; of slots whether they are
 --                                       renewed. It saves s too
 --   save(r, key, now, s)
+--
+-- parse sets s.machine, r.shadow and r.failures, for which args has left room: a script parses in each run, so it makes
+-- few tables, and none larger after it has made it.
 
 local clock = require 'clock'
 local parsed, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
 
--- parse reads a word: the rules of its limits, and in the same order their costs and states. A rule has the functions
--- of its machine too. first says which limits are the first ones of a further subject. takes says whether the charge may
--- take slots. why says whether it matters which limits have no room: it does if one records refusals or is a shadow.
+-- parse reads a word: the ask, and its entries, one for each limit. first says which of them are the first ones of a
+-- further subject. takes says whether the charge may take slots. why says whether it matters which limits have no room:
+-- it does if one records refusals or is a shadow.
 local function parse(word)
 	local mode, patient, ahead, at = string.match(word, '^(%l)(%??):?(%d*)()')
+	local n, entries, first, takes, why = 0, {false}, false, false, false
+	repeat
+		local further, kind, one, two, three, rest, mark, failures, after = string.match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)(!?)()', at)
+		local machine = require(kind)
+		local s = machine.args(kind, one, two, three, rest)
+		local r = s.rule
+		s.machine, r.shadow, r.failures = machine, mark ~= '', failures ~= ''
+		n, at = n + 1, after
+		entries[n] = s
+		if further ~= '' then
+			first = first or {}
+			first[n] = true
+		end
+		why = why or r.shadow or r.keep or r.records
+		takes = takes or machine.slots and (mode == 'c' or mode == 'r')
+	until at > #word
+	if known == 1000 then parsed, known = {}, 0 end
 	local ask = {
 		charging = mode ~= 'p', patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0, amendable = mode == 'r',
 		forced = mode == 'f' or mode == 'o', quotas = mode == 'o' and 2 or 1, -- the most that a forced ask leaves
+		n = n, entries = entries, first = first, takes = takes, why = why,
 	}
-	-- A script parses in each run, so it makes no table larger after it has made it.
-	local c = {ask = ask, n = 0, rules = {false}, costs = {false}, states = {false}, first = false, takes = false, why = false}
-	repeat
-		local further, kind, first, second, third, rest, mark, failures, after = string.match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)(!?)()', at)
-		local machine, i = require(kind), c.n + 1
-		local r = { -- has room for what args sets
-			load = machine.load, check = machine.check, charge = machine.charge, refuse = machine.refuse,
-			read = machine.read, save = machine.save, slots = machine.slots,
-			shadow = mark ~= '', failures = failures ~= '',
-		}
-		c.n, c.rules[i], at = i, r, after
-		c.costs[i], c.states[i] = machine.args(r, kind, first, second, third, rest)
-		if further ~= '' then
-			c.first = c.first or {}
-			c.first[i] = true
-		end
-		c.why = c.why or r.shadow or r.keep or r.records
-		c.takes = c.takes or machine.slots and (mode == 'c' or mode == 'r')
-	until at > #word
-	if known == 1000 then parsed, known = {}, 0 end
-	parsed[word], known = c, known + 1
-	return c
+	parsed[word], known = ask, known + 1
+	return ask
 end
 
 -- lacking says which limits of a subject have no room: a shadow limit, a limit that is not InFlight, or a ban policy.
 -- The subject's first limit is the i-th of the charge.
-local function lacking(c, i)
+local function lacking(ask, i)
 	local short, limited, banned = false, false, false
 	repeat
-		local r = c.rules[i]
-		if not c.states[i].fits then
-			if r.shadow then
+		local s = ask.entries[i]
+		if not s.fits then
+			if s.rule.shadow then
 				short = true
-			elseif r.bans then
+			elseif s.rule.bans then
 				banned = true
-			elseif not r.slots then
+			elseif not s.machine.slots then
 				limited = true
 			end
 		end
 		i = i + 1
-	until i > c.n or c.first and c.first[i]
+	until i > ask.n or ask.first and ask.first[i]
 	return short, limited, banned
+end
+
+-- records reports whether a rule records that its charge does not pass: records of commit.go, with the conditions of
+-- Rule.Refuse. During a ban no rule does. A ban policy does if a limit of its subject has refused.
+local function records(r, s, ask, passes, limited, banned)
+	if banned or r.bans and not limited or not r.bans and s.fits then
+		return false
+	end
+	return r.keep or r.records and (passes or not ask.patient)
 end
 
 -- decide decides the charges that are not done yet. If there is only one, done is nil: a table for each run would cost
@@ -98,21 +108,22 @@ local function decide(keys, args, words, repeats, slots, now, reply, done)
 	while before < #keys do
 		number = number + 1
 		local word = args[number < words and number or words]
-		local c = parsed[word] or parse(word)
-		local ask, rules, costs, states, n, times = c.ask, c.rules, c.costs, c.states, c.n, repeats and repeats[number] or 1
+		local ask = parsed[word] or parse(word)
+		local entries, n, first, times = ask.entries, ask.n, ask.first, repeats and repeats[number] or 1
 		local charging, amendable, taken = ask.charging, ask.amendable, 0
-		if slots and c.takes then
+		if slots and ask.takes then
 			taken, slots.taken = slots.taken, slots.taken + times
 		end
 		for time = 1, times do
 			local passes, roomy = charging, true
 			for i = 1, n do
-				local r, s = rules[i], states[i]
+				local s = entries[i]
+				local machine, r = s.machine, s.rule
 				if time == 1 then
 					s.dirty = false
-					r:load(keys[before + i], now, s)
+					machine.load(r, keys[before + i], now, s)
 				end
-				local fits = r:check(now, costs[i], ask, s)
+				local fits = machine.check(r, now, s.cost, ask, s)
 				s.fits = fits
 				if not fits then
 					passes, roomy = passes and r.shadow, false
@@ -124,23 +135,23 @@ local function decide(keys, args, words, repeats, slots, now, reply, done)
 			end
 			local short, limited, banned
 			for i = 1, n do
-				local r, cost, s = rules[i], costs[i], states[i]
-				if not roomy and c.why and (i == 1 or c.first and c.first[i]) then
-					short, limited, banned = lacking(c, i)
+				local s = entries[i]
+				local machine, r, cost = s.machine, s.rule, s.cost
+				if not roomy and ask.why and (i == 1 or first and first[i]) then
+					short, limited, banned = lacking(ask, i)
 				end
 				if passes and not (short and r.shadow) then
-					if not r.failures or ask.forced then r:charge(now, cost, ask, s, slots and slots[taken + time]) end
+					if not r.failures or ask.forced then machine.charge(r, now, cost, ask, s, slots and slots[taken + time]) end
 				elseif charging then -- what passes may still be refused by a shadow limit
-					local record = not banned and (limited or not r.bans) and (r.bans or not s.fits)
-					r:refuse(now, cost, record and (r.keep or r.records and (passes or not ask.patient)), s)
+					machine.refuse(r, now, cost, records(r, s, ask, passes, limited, banned), s)
 				end
-				size = r:read(now, cost, s, reply, size, amendable)
+				size = machine.read(r, now, cost, s, reply, size, amendable)
 			end
 		end
 		for i = 1, n do
-			local s = states[i]
+			local s = entries[i]
 			if s.dirty and charging then
-				rules[i]:save(keys[before + i], now, s)
+				s.machine.save(s.rule, keys[before + i], now, s)
 			end
 		end
 		before = before + n
@@ -162,9 +173,9 @@ local function fail(problem, args, words, repeats, reply, done)
 	for _ = 1, times do
 		reply[#reply + 1] = problem
 	end
-	local c = parsed[args[math.min(number, words)]] or error(problem, 0) -- no word of this store
+	local ask = parsed[args[math.min(number, words)]] or error(problem, 0) -- no word of this store
 	if done then
-		done.charges, done.keys, done.replied = number, done.keys + c.n, #reply
+		done.charges, done.keys, done.replied = number, done.keys + ask.n, #reply
 	end
 	-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.
 	return string.match(problem, '^!(READONLY.*)') or string.match(problem, '^!@[^-]*%-(READONLY.*)')

@@ -6,7 +6,8 @@
 --
 --   newest    the newest entry in Redis, or false
 --   behind    as in Go: how far the clock has stepped back. shift is part of save
---   stored    how many entries in Redis are live; false until it is needed, since to find that out takes a command
+--   stored    how many entries in Redis are live; false until it is needed, since to find that out takes a command.
+--             Only trail.lua uses it
 --   added     how many entries have been added since, all of them with the instant of the run
 --   admitted  how many of them are admitted. They come first, and the rest has been refused
 --   most      how many may count: max, or what a forced ask may leave
@@ -18,7 +19,7 @@
 --   fromNewest(s, i)           at, but i counts from the newest, which is the 0th; nil if there is none
 --   live(s, after)             len less dead(after)
 --   remove(r, made, units, s)  remove, and in amend of trail.go what finds the entries
---   save(r, now, s)            shift, push and drop
+--   save(r, now, s, stored)    shift, push and drop; of the entries in Redis, stored are live
 --
 -- arguments  cost, max, period
 -- reply      1 if it has room, plus twice the count; the time until its full quota is
@@ -28,10 +29,14 @@
 local max, min = math.max, math.min
 local maxOwed = 70000000 -- the most entries that an ask above the quota leaves: a string cannot hold 74 million
 
-local function args(r, kind, cost, quota, period)
-	r.max, r.period, r.records = quota + 0, period + 0, kind == 'refused'
-	r.queue = require(kind == 'moving' and 'ring' or 'log')
-	return cost + 0, {newest = 0, behind = 0, stored = 0, added = 0, admitted = 0, most = 0, wait = 0, fits = false, dirty = false}
+local function args(kind, cost, quota, period)
+	return {
+		newest = 0, behind = 0, stored = 0, added = 0, admitted = 0, most = 0, wait = 0, fits = false, dirty = false,
+		cost = cost + 0, machine = false, rule = {
+			max = quota + 0, period = period + 0, records = kind == 'refused', shadow = false, failures = false,
+			queue = require(kind == 'moving' and 'ring' or 'log'),
+		},
+	}
 end
 
 local function load(r, key, now, s)
@@ -49,11 +54,17 @@ local function wait(r, now, cost, s)
 	return at and max(0, at - s.behind + r.period - now) or 0
 end
 
+-- stored is how many entries in Redis are within the period.
+local function stored(r, now, s)
+	s.stored = s.stored or r.queue.live(s, now - r.period + s.behind)
+	return s.stored
+end
+
 -- live is how many entries are within the period. If refusals are recorded too, the newest max
 -- stay, or more if a limiter with a higher max wrote them, or an ask above the quota.
 local function live(r, now, s)
-	s.stored = s.stored or r.queue.live(s, now - r.period + s.behind)
-	return min(s.stored + s.added, max(r.max, s.stored + s.admitted))
+	local kept = stored(r, now, s)
+	return min(kept + s.added, max(r.max, kept + s.admitted))
 end
 
 local function check(r, now, cost, a, s)
@@ -86,9 +97,8 @@ local function read(r, now, _, s, reply, last)
 	return last + 3
 end
 
-local function amendArgs(r, kind, made, units, period, quota)
-	args(r, kind, units, quota, period)
-	return {at = made}, units
+local function amendArgs(kind, made, units, period, quota)
+	return args(kind, units, quota, period).rule, {at = made}, units
 end
 
 local function amend(r, now, t, units, s)
@@ -99,6 +109,6 @@ local function amend(r, now, t, units, s)
 	r.queue.remove(r, t.at, units, s)
 end
 
-local function save(r, _, now, s) r.queue.save(r, now, s) end
+local function save(r, _, now, s) r.queue.save(r, now, s, stored(r, now, s)) end
 
 return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amendArgs = amendArgs, amend = amend, save = save}
