@@ -99,6 +99,8 @@ func TestCachedRefusalsOverASlowNetwork(t *testing.T) {
 func TestOwnChangesEndRefusals(t *testing.T) {
 	ctx := context.Background()
 	five := core.Funnel(5, core.Every(time.Minute))
+	once := []core.Limit{core.FixedWindow(1, time.Minute)}
+	ofUser := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{2 * time.Hour}, PerUser: true}
 	funnels := func(w *duo, store core.Store) *core.Limiter {
 		l := w.limiter(store, []core.Limit{five}, core.Refundable{}, core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}})
 		w.exhaust(l)
@@ -151,6 +153,15 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 			return l
 		}, func(w *duo, _ core.Store, l *core.Limiter) error {
 			_, err := l.Surcharge(ctx, user, action, 1)
+			return err
+		}},
+		{"a ban of the user for another action", func(w *duo, s core.Store) *core.Limiter {
+			_, _ = w.limiter(s, once, ofUser).Allow(ctx, user, "another action")
+			l := w.limiter(s, []core.Limit{core.InFlight(1).Lease(time.Hour)}, core.Refundable{}, ofUser)
+			allow(w, l)
+			return l
+		}, func(w *duo, s core.Store, _ *core.Limiter) error {
+			_, err := w.limiter(s, once, ofUser).Allow(ctx, user, "another action")
 			return err
 		}},
 		{"a larger quota", spent, func(w *duo, s core.Store, l *core.Limiter) error {

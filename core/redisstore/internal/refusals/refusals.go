@@ -135,15 +135,10 @@ func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *c
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	round := r.enter(q.who, c)
-	switch {
-	case d.Allowed:
-		// A charge by such a limit moves states that other actions of the user share.
-		perUser, limits := false, c.Limits
-		for i := range limits {
-			perUser = perUser || limits[i].IsPerUser()
-		}
-		r.forget(q.who, perUser)
-	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
+	if ofUser := slices.ContainsFunc(c.Limits, perUser); d.Allowed || ofUser && d.Reason == core.ReasonBanned {
+		r.forget(q.who, ofUser) // other actions share the states of limits and bans of the user
+	}
+	if !d.Allowed && round == q.round && r.changing == 0 && q.sent >= r.distrust {
 		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, got: cache.now()}
 		most := q.sent + repeat
 		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits, takesSlots) {
@@ -301,6 +296,8 @@ func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 }
 
 func takesSlots(l core.Limit) bool { return l.TakesSlots() }
+
+func perUser(l core.Limit) bool { return l.IsPerUser() }
 
 // alone reports whether no limit but InFlight has refused a charge, so that none has recorded the refusal.
 func alone(c *core.Charge, readings []machine.Reading) bool {
