@@ -1,6 +1,6 @@
 package redisstore
 
-// CellStore: the server's own CL.THROTTLE decides.
+// CellStore: the command CL.THROTTLE of the server decides.
 
 import (
 	"context"
@@ -20,20 +20,21 @@ var (
 	_ core.Partitioned = (*CellStore)(nil)
 )
 
-// CellStore is a [core.Store] on a server that has CL.THROTTLE: Redis with the module redis-cell, or Dragonfly. It
-// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole seconds and is at most
-// 1,000 a second. For other limiters core.New returns an error. The answers are those of CL.THROTTLE, in whole
-// seconds. A [Store] on the same server has separate states. Decisions cannot be refunded, and a Surcharge is an
-// error, as is core.All of several subjects.
+// CellStore is a [core.Store] on a server that has the command CL.THROTTLE: Redis with the module
+// redis-cell, or Dragonfly. It serves limiters of exactly one Funnel or Throttle. The rate must
+// have a period of whole seconds, and be at most 1,000 a second. For another limiter core.New
+// returns an error. The decisions have the numbers that CL.THROTTLE replies, in whole seconds. A
+// CellStore and a [Store] on the same server have separate states. A CellStore cannot refund a
+// decision. A Surcharge returns an error, and so does core.All about several subjects.
 type CellStore struct{ wire *wire }
 
-// NewCellStore makes a CellStore, as [New] makes a Store. It asks the server about every attempt and runs no Lua, so
-// the options NoRefusalCache and NoFunctions change nothing.
+// NewCellStore makes a CellStore, as [New] makes a Store. A CellStore asks the server about every
+// attempt and runs no Lua. Therefore the options NoRefusalCache and NoFunctions change nothing.
 func NewCellStore(rdb redis.UniversalClient, opts *Options) *CellStore {
 	return &CellStore{newWire(rdb, opts)}
 }
 
-// Accept returns an error to core.New if CL.THROTTLE cannot serve a limiter of these limits.
+// Accept returns an error if CL.THROTTLE cannot serve a limiter of these limits. core.New calls it.
 func (s *CellStore) Accept(limits []core.Limit) error {
 	if len(limits) != 1 {
 		return fmt.Errorf("redisstore: CellStore serves limiters of one limit, not of %d", len(limits))
@@ -55,7 +56,7 @@ func (s *CellStore) Accept(limits []core.Limit) error {
 
 const errSurcharge = keyError("redisstore: CellStore has no Surcharge")
 
-// keys are those of a limit. They are apart from those of a [Store].
+// keys returns the keys of limits. A [Store] has other keys for the same limits.
 func (s *CellStore) keys(user, action string, limits []core.Limit) []string {
 	keys := s.wire.appendKeys(nil, user, action, limits)
 	for i := range keys {
@@ -65,8 +66,9 @@ func (s *CellStore) keys(user, action string, limits []core.Limit) []string {
 	return keys
 }
 
-// Take decides a charge in one round trip. A peek is sent as a charge of 0. Its reply does not say
-// whether an action would pass, so Remaining decides that.
+// Take decides a charge in one round trip. It sends a peek as a charge of 0 units. The reply to
+// that does not say whether an action would pass, so Take finds that out from the units that
+// remain.
 func (s *CellStore) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	d, err := s.throttle(ctx, &c)
 	return d, nil, err
@@ -123,20 +125,20 @@ func (s *CellStore) throttle(ctx context.Context, c *core.Charge) (core.Decision
 	return decision, nil
 }
 
-// Reset deletes the states of the limits for that user and action.
+// Reset deletes the states that the limits have for the user and the action.
 func (s *CellStore) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
 	return s.wire.delete(ctx, s.keys(user, action, limits))
 }
 
-// Connect is [Store.Connect] without Lua.
+// Connect opens connections as [Store.Connect] does, and loads no Lua.
 func (s *CellStore) Connect(ctx context.Context) error {
 	return s.wire.connect(ctx, func(string, batch.Send) error { return nil })
 }
 
-// Part is [Store.Part].
+// Part returns the address of the server that has the states of the user: see [Store.Part].
 func (s *CellStore) Part(user string) string { return s.wire.part(user) }
 
-// decodeCell reads the module's five integers. Only the retry may be -1.
+// decodeCell reads the five integers of a reply. Only the fourth one, the time to retry, may be -1.
 func decodeCell(reply []any) (cell [5]int64, err error) {
 	if len(reply) != len(cell) {
 		return cell, ErrReply

@@ -1,6 +1,6 @@
 package redisstore
 
-// The errors of the store, and how errors of Redis and of the client become them.
+// The errors of the store, and how an error of Redis or of the client becomes one of them.
 
 import (
 	"context"
@@ -16,46 +16,48 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// The errors of this package, for errors.Is. An error of the client is wrapped as it is. An
-// error that Redis returns to the script, such as being out of memory, is wrapped as a
-// redis.Error of the same text.
+// These are the errors of this package, for errors.Is. The store wraps any other error of the
+// client. If Redis returns an error to the script, for example because Redis is out of memory, the
+// store wraps a redis.Error of the same text.
 var (
-	// ErrTimeout says that there was no answer within Options.Timeout, or within a shorter
-	// timeout of the client's own. The charge may have been taken.
+	// ErrTimeout says that Redis did not answer within Options.Timeout, or within a shorter timeout
+	// of the client. Redis may have decided the charge nevertheless.
 	ErrTimeout = errors.New("redisstore: no answer within the timeout")
 
-	// ErrBusy says that too many calls are waiting for an answer: 8,192, on a Cluster or Ring for
-	// each server. The charge was not sent.
+	// ErrBusy says that 8,192 calls are waiting for an answer. On a Cluster or Ring they are
+	// counted for each server. The charge was not sent.
 	ErrBusy = errors.New("redisstore: too many calls are waiting for an answer")
 
-	// ErrState says that a key holds a value of another type, or a value that is not a
-	// state. Delete the key, or choose another Options.Prefix. It matches core.ErrKey.
+	// ErrState says that a key holds a value of another type, or a value that is not a state of a
+	// limit. Delete the key, or choose another Options.Prefix. ErrState matches core.ErrKey.
 	ErrState error = keyError("redisstore: a key holds something that is not a state")
 
 	// ErrClock says that the clocks of this process and of Redis differ by more than a period of a
-	// CalendarWindow. Set them. It matches core.ErrKey.
+	// CalendarWindow. Set the clocks. ErrClock matches core.ErrKey.
 	ErrClock error = keyError("redisstore: the clocks of this process and of Redis differ by more than a period of a CalendarWindow; set them")
 
-	// ErrReply says that a reply is not one that the script gives. Nothing is read from it.
+	// ErrReply says that Redis sent a reply that the script does not give. The store then uses
+	// nothing of that reply.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
 )
 
-// A keyError matches core.ErrKey: the server may work for other users.
+// A keyError matches core.ErrKey: an error about one key, while the server may work for other
+// users.
 type keyError string
 
 func (e keyError) Error() string      { return string(e) }
 func (keyError) Is(target error) bool { return target == core.ErrKey }
 
-// scriptError is an error that Redis returned to the script.
+// A scriptError is an error that Redis returned to the script.
 type scriptError string
 
 func (e scriptError) Error() string { return string(e) }
 
-// RedisError makes it a redis.Error.
+// RedisError makes a scriptError a redis.Error.
 func (scriptError) RedisError() {}
 
-// plainError returns an error that Redis returned to the script. Redis 6.2 puts the line of
-// the script before the text, and a newline after it.
+// plainError returns an error that Redis returned to the script. Redis 6.2 puts the line number of
+// the script before the text, and a newline after it. plainError removes both.
 func plainError(text string) scriptError {
 	if strings.HasPrefix(text, "@user_script") {
 		if _, own, ok := strings.Cut(text, ": -"); ok {
@@ -65,8 +67,8 @@ func plainError(text string) scriptError {
 	return scriptError(text)
 }
 
-// explain turns an error of a call into the caller's: the end of its own context, ErrTimeout,
-// an error of this package, or a failure.
+// explain turns the error of a call into the error that the caller gets. since is when the call
+// began.
 func (w *wire) explain(ctx context.Context, since time.Time, err error) error {
 	var late net.Error
 	now := time.Now()
@@ -96,10 +98,11 @@ func (w *wire) explain(ctx context.Context, since time.Time, err error) error {
 	return failure{err}
 }
 
-// timeoutError is the error of a call without an answer within Options.Timeout.
+// timeoutError returns the error of a call without an answer within Options.Timeout.
 func (w *wire) timeoutError() error { return fmt.Errorf("%w of %s", ErrTimeout, w.options.Timeout) }
 
-// brief is an error of Redis without the command's arguments, which have the user's name.
+// brief is an error of Redis without the arguments of the command, because these have the name of
+// the user.
 type brief struct{ error }
 
 func (e brief) Error() string {
@@ -109,15 +112,15 @@ func (e brief) Error() string {
 
 func (e brief) Unwrap() error { return e.error }
 
-// failure is an error of the client or of Redis.
+// failure is an error of the client or of Redis that the store only wraps.
 type failure struct{ error }
 
 func (f failure) Error() string { return "redisstore: " + brief(f).Error() }
 
 func (f failure) Unwrap() error { return f.error }
 
-// slotFailure is the failure of one slot of a Cluster, which is being moved or has no master.
-// The node may work for other users.
+// slotFailure is the failure of one slot of a Cluster, which is being moved or has no master. The
+// server may work for other users.
 type slotFailure struct{ failure }
 
 func (slotFailure) Is(target error) bool { return target == core.ErrKey }

@@ -1,6 +1,6 @@
 package redisstore
 
-// Whether Redis may evict limits.
+// Whether Redis may evict the states of limits.
 
 import (
 	"context"
@@ -13,8 +13,9 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// The store reads the eviction policy in Connect, and at every checkAfter-th answer, but there at most once in
-// checkEvery. By then its connections are open and the limits have state to lose.
+// The store reads the eviction policy in Connect, and at every checkAfter-th answer, but after an
+// answer at most once in checkEvery. By then the connections are open, and the limits have states
+// that Redis could evict.
 const (
 	checkAfter = 100
 	checkEvery = 10 * time.Minute
@@ -24,12 +25,12 @@ const (
 type evictionCheck struct {
 	answers atomic.Uint64
 	mu      sync.Mutex
-	next    time.Time // not before
+	next    time.Time // it is not read before
 	logged  bool      // whether redis-evicts was logged
 }
 
-// checkServer counts an answer. If it is time, it checks the client, the eviction policy and the prefix in
-// the background.
+// checkServer counts an answer of Redis. From time to time it then checks the client, the eviction
+// policy and the prefix, in the background.
 func (w *wire) checkServer() {
 	p := &w.eviction
 	if p.answers.Add(1)%checkAfter > 0 {
@@ -47,8 +48,8 @@ func (w *wire) checkServer() {
 	}
 }
 
-// readEviction reads whether the server may evict limits, and logs a warning if it may. If the ACL
-// does not allow INFO, nothing is logged.
+// readEviction logs a warning if the server may evict limits. If the ACL does not allow INFO,
+// readEviction logs nothing.
 func (w *wire) readEviction(send batch.Send) error {
 	reply, err := send([]any{"info", "memory"}, 0)
 	if len(reply) != 1 {
@@ -68,7 +69,8 @@ func (w *wire) readEviction(send batch.Send) error {
 	return nil
 }
 
-// infoField is the value of name in the reply of INFO, or "".
+// infoField returns the value of a field in the reply of INFO. It returns "" if there is no such
+// field.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {

@@ -1,28 +1,29 @@
 package redisstore
 
-// What the Lua functions of each machine are sent, and how their replies are read. A file of lua says at its top
-// what its numbers are. Lua's integers end at 2^53.
+// The numbers that are sent to the Lua functions of each machine, and the numbers that these reply.
+// The head of each file of lua says which numbers those are. A number in Lua is exact up to 2^53.
 
 import "github.com/tailcut/tailcut/core/machine"
 
-// A form is how the kinds with one form of state are asked on Redis.
+// A form says how to ask, on Redis, the limits that have one form of state.
 type form struct {
-	// args appends the numbers that the Lua function args reads. ban is the Ask's Ban. unix is the time by this
-	// process's clock, in microseconds since 1970.
+	// args appends the numbers for the Lua function args. ban is the Ask's Ban. unix is the time by
+	// the clock of this process, in microseconds since 1970.
 	args func(r *machine.Rule, b []int64, cost, ban, unix int64) []int64
 
-	// reply makes a reading of the numbers that the Lua function read returns for a cost, and returns the numbers
-	// after them. amendable says that the charge may be amended.
+	// reply makes a reading of the numbers of the Lua function read, and returns the numbers that
+	// follow them. cost is the cost of the charge. amendable says that the charge has a receipt.
 	reply func(r *machine.Rule, n []int64, cost int64, amendable bool) (v machine.Reading, rest []int64)
 
-	// amendArgs appends the numbers that the Lua function amend reads.
+	// amendArgs appends the numbers for the Lua function amendArgs.
 	amendArgs func(r *machine.Rule, b []int64, t machine.Taken, a machine.Amendment) []int64
 
-	// entries is how many entries Redis writes in the time of a counter's charge; 0 if it writes none.
+	// entries returns how many entries Redis writes in the time that the charge of a counter takes.
+	// It returns 0 if the form writes no entries.
 	entries func(r *machine.Rule) int64
 }
 
-// forms is the table of all forms.
+// forms has the form of each machine.Form.
 var forms = [...]form{
 	machine.FormMeter:   {meterArgs, meterReply, meterAmendArgs, none},
 	machine.FormCounter: {counterArgs, counterReply, counterAmendArgs, none},
@@ -33,15 +34,15 @@ var forms = [...]form{
 
 func formOf(r *machine.Rule) *form { return &forms[r.Kind.Form()] }
 
-// readingOf makes a reading of the numbers of a rule, of which none is negative, and returns the numbers after them.
-// The lowest bit of the first says whether the rule has room.
+// readingOf makes a reading of the numbers of a rule, and returns the numbers that follow them. No
+// number is negative. The lowest bit of the first number says whether the rule has room.
 func readingOf(r *machine.Rule, n []int64, cost int64, amendable bool) (v machine.Reading, rest []int64) {
 	v, rest = formOf(r).reply(r, n, cost, amendable)
 	v.Fits = n[0]&1 == 1
 	return v, rest
 }
 
-// replySize is how many numbers the Lua function read returns.
+// replySize returns how many numbers the Lua function read replies for a rule.
 func replySize(r *machine.Rule, amendable bool) int {
 	_, rest := readingOf(r, zeros[:], 1, amendable)
 	return len(zeros) - len(rest)
@@ -49,7 +50,7 @@ func replySize(r *machine.Rule, amendable bool) int {
 
 var zeros [8]int64 // nothing writes to it
 
-// weight is how long Redis takes to charge a cost, in charges of a counter.
+// weight returns how long Redis takes to charge a cost. The unit is the charge of a counter.
 func weight(r *machine.Rule, cost int64) int {
 	if entries := formOf(r).entries(r); entries > 0 {
 		return 4 + int(min(cost, r.Max)/entries)
@@ -98,13 +99,15 @@ func meterAmendArgs(r *machine.Rule, b []int64, t machine.Taken, a machine.Amend
 		r.Burst.Whole, r.Burst.Part, t.Reading.Detail)
 }
 
-// windowArgs are the numbers of a window. All costs above the quota are alike.
+// windowArgs has the numbers of a window. All costs above 2^40 are sent as 2^40, because they are
+// above any quota.
 func windowArgs(r *machine.Rule, b []int64, cost, _, _ int64) []int64 {
 	return append(b, min(cost, 1<<40), r.Max, r.Period)
 }
 
-// counterArgs are those of a window. A calendar window also has the starts of the periods around this process's
-// time, so that a server whose clock differs by up to a period can decide. Lua reads no number below 0.
+// counterArgs has the numbers of a window. For a CalendarWindow the starts of the periods around
+// the time of this process follow, so that a server whose clock differs by up to a period can
+// decide. Lua reads no negative numbers.
 func counterArgs(r *machine.Rule, b []int64, cost, _, unix int64) []int64 {
 	b = windowArgs(r, b, cost, 0, 0)
 	if r.Calendar != nil {
@@ -153,7 +156,7 @@ func banReply(_ *machine.Rule, n []int64, _ int64, _ bool) (v machine.Reading, r
 func banAmendArgs(_ *machine.Rule, b []int64, _ machine.Taken, _ machine.Amendment) []int64 { return b }
 
 func slotArgs(r *machine.Rule, b []int64, cost, _, _ int64) []int64 {
-	if cost <= r.Max { // a higher one never fits
+	if cost <= r.Max { // a higher cost never fits
 		cost = r.Takes(cost)
 	}
 	return windowArgs(r, b, cost, 0, 0)

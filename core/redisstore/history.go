@@ -16,13 +16,14 @@ import (
 // An Entry is an action in the history of a SlidingWindow.
 type Entry struct {
 	Time     time.Time // by Redis's clock
-	Admitted bool      // false: refused, which only CountRefused records
+	Admitted bool      // if not, the action was refused; only CountRefused records it then
 }
 
-// History returns the history of a SlidingWindow for user and action, oldest first. It has all
-// admitted actions of the last period, and maybe some older ones. With CountRefused it has the
-// newest entries, as many as the limit's max: refused attempts displace admitted ones. limit is
-// the limiter's own, or one of the same identity.
+// History returns what a SlidingWindow has recorded for a user and an action, oldest first. It has
+// all admitted actions of the last period, and may have some that are older. If the limit has
+// CountRefused, History returns at most as many entries as the limit's max: a refused attempt takes
+// the place of an older entry, which may have been admitted. limit is the limit that the limiter
+// has, or one of the same identity.
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
 	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)

@@ -12,12 +12,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxPart is the largest length of the user and of the action in a key, in escaped bytes. A longer
-// one is replaced by its digest.
+// maxPart is the largest length of a user or an action in a key, in escaped bytes. A longer name is
+// replaced by its digest.
 const maxPart = 128
 
-// A digest begins with a tag. In other parts a tag at the beginning is escaped, so that no
-// user's name can look like a digest.
+// A digest begins with one of these characters. If another name begins with one of them, that
+// character is escaped, so that no name looks like a digest.
 const (
 	tagDigest = '~' // SHA-256
 	tagSecret = '^' // HMAC-SHA-256 under Options.Secret
@@ -25,7 +25,7 @@ const (
 
 const hexDigits = "0123456789ABCDEF"
 
-// appendName appends a user or a tag.
+// appendName appends the name of a user, or a tag. With Options.Secret it appends an HMAC instead.
 func (w *wire) appendName(b []byte, name string) []byte {
 	if w.options.Secret == "" {
 		return appendPart(b, name)
@@ -35,7 +35,7 @@ func (w *wire) appendName(b []byte, name string) []byte {
 	return appendDigest(b, tagSecret, mac.Sum(nil))
 }
 
-// appendPart appends a user or an action.
+// appendPart appends the name of a user or an action. It escapes what a key may not have.
 func appendPart(b []byte, part string) []byte {
 	start := len(b)
 	for i, size := 0, 0; i < len(part); i += size {
@@ -58,8 +58,9 @@ func appendPart(b []byte, part string) []byte {
 	return b
 }
 
-// plain reports whether a character is never escaped: it is valid, printable and not a tag, and it
-// has no meaning in a key or in a pattern of redis-cli. size is its length in bytes.
+// plain reports whether a character is never escaped. Such a character is valid and printable, does
+// not begin a digest, and has no meaning in a key or in a pattern of redis-cli. size is its length
+// in bytes.
 func plain(r rune, size int) bool {
 	if r < utf8.RuneSelf {
 		return plainASCII[r]
@@ -74,7 +75,7 @@ var plainASCII = func() (set [utf8.RuneSelf]bool) {
 	return set
 }()
 
-// hashString hashes a string of any length without a copy of it.
+// hashString writes a string of any length to a hash, without a copy of the whole string.
 func hashString(h hash.Hash, s string) {
 	var buf [512]byte
 	for len(s) > 0 {

@@ -1,6 +1,6 @@
 package redisstore
 
-// The Lua that runs on the server: the files of lua, as a library of functions and as scripts.
+// The Lua that runs on the server. The files of lua become a library of functions, and scripts.
 
 import (
 	"crypto/sha1"
@@ -11,18 +11,19 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// lua has a file for each machine of package machine, files that they share, and two programs:
-// take.lua and amend.lua. Each file is a module. The files are concatenated, each in a block, so that
-// require makes a module only when it is needed. require also takes the word of a kind, and returns
-// the module of the kind's machine.
+// lua has a file for each machine of package machine, files that the machines share, and the two
+// programs take.lua and amend.lua. Each file is a module. bundle puts all files into one text, each
+// in a block. The function require makes a module when it is first needed. It also takes the name
+// of a kind, and then returns the module of the kind's machine.
 //
-// A server that has Redis Functions loads the modules once, and an FCALL runs a program. Other
-// servers get them as a script, which makes its modules anew in each run, at up to twice the cost.
+// A server that has Redis Functions makes the modules once, and an FCALL runs a program. Another
+// server gets the text as a script, which makes its modules anew in each run. That costs up to
+// twice as much.
 //
 //go:embed lua/*.lua
 var lua embed.FS
 
-// A program is the entry of the library that a command runs.
+// A program is one of the two functions of the library. A command runs it.
 type program struct {
 	function string // for FCALL
 	source   string // for EVAL
@@ -33,8 +34,8 @@ var modules, version = bundle()
 
 var take, amend = newProgram("take"), newProgram("amend")
 
-// library is the source for FUNCTION LOAD. Its name and those of its functions have its digest,
-// so that two versions can be on one server.
+// library is the source for FUNCTION LOAD. The name of the library and the names of its functions
+// have a digest of the source, so that two versions can be on one server.
 var library = fmt.Sprintf("#!lua name=tailcut_%s\n%s", version, modules) +
 	register(take, "take") + register(amend, "amend")
 
@@ -66,14 +67,14 @@ func newProgram(module string) *program {
 	return &program{"tailcut_" + version + "_" + module, source, fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
 }
 
-// register registers a function. While a library is loaded, Lua's own libraries are missing, so
-// its modules are made in the first call.
+// register returns the Lua that registers a program as a function. Redis lacks Lua's own libraries
+// while it loads a library, so the first call makes the modules.
 func register(p *program, module string) string {
 	return fmt.Sprintf("local %[2]s\n"+
 		"redis.register_function('%[1]s', function(keys, args)\n"+
 		"\t%[2]s = %[2]s or require '%[2]s'\n\treturn %[2]s(keys, args)\nend)\n", p.function, module)
 }
 
-// Library returns the source of the library of functions, for an administrator who loads it on a server
-// whose users may not. See the package documentation.
+// Library returns the source of the library of functions. An administrator loads it if the users of
+// the server may not: see the package documentation.
 func Library() string { return library }

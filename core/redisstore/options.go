@@ -15,49 +15,52 @@ const (
 	defaultPrefix  = "tailcut"
 )
 
-// Options are the settings of a store. The zero value is the default.
+// Options are the settings of a store. The zero value has the defaults.
 type Options struct {
-	// Timeout bounds every call: 1 ms to 1 minute; 0 is 50 ms.
+	// Timeout is the longest time that a call may take. It is from 1 ms to 1 minute. 0 stands for
+	// the default of 50 ms.
 	Timeout time.Duration
 
-	// Prefix begins every key, before a colon: 1 to 64 letters, digits, dots, underscores, dashes or
-	// colons; "" is "tailcut". Give each application on a server its own: with one prefix they
-	// count users and actions of the same name together, even if their limits have different
-	// numbers.
+	// Prefix and a colon begin every key. Prefix has 1 to 64 letters, digits, dots, underscores,
+	// dashes or colons. "" stands for the default of "tailcut". Give each application on a server
+	// another Prefix: two applications with the same Prefix count users and actions of the same
+	// name together, even if their limits have different numbers.
 	Prefix string
 
-	// App names the application; "" is the path of the program's main module. If another
-	// application has the Prefix, the log says so once, in Connect or after 100 answers. Applications
-	// that share limits on purpose have one App. The key PREFIX:application keeps it, for 30 days
-	// after the last start.
+	// App names the application. "" stands for the path of the program's main module. If another
+	// application has the same Prefix, the store logs a warning once: in Connect, or after 100
+	// answers of Redis. Applications that share limits on purpose set the same App. The key
+	// PREFIX:application keeps the name for 30 days after the last start.
 	App string
 
-	// Secret, if not empty, keeps users' names out of Redis: a key then has an
-	// HMAC-SHA-256 of the user under Secret. All processes must have the same Secret. With
-	// another one every user has a new state.
+	// Secret, if not empty, keeps the names of users out of Redis: a key has an HMAC-SHA-256 of the
+	// user under Secret instead of the user. All processes must have the same Secret. If the Secret
+	// changes, every user starts with a new state.
 	Secret string
 
 	// Tag, if not nil, returns the hash tag of a user's keys. If Tag is nil or returns "", the tag
-	// is the user. The keys of all users with one tag are in one slot of a Cluster, so that
-	// core.All decides about these users in one step. If users are named "org-7/alice" and
-	// organizations "org-7", this makes the organization the tag:
+	// is the user. On a Cluster the keys of all users with the same tag are in one slot, so that
+	// core.All decides about these users in one step. For example, users are named "org-7/alice",
+	// and their organization "org-7". This function makes the organization the tag of all of them:
 	//
 	//	func(user string) string { org, _, _ := strings.Cut(user, "/"); return org }
 	//
-	// Tag is called for every decision, and must return the same for a user in all processes. If
-	// the tag of a user changes, the user has a new state. All users with one tag are on one
-	// server, because a slot is.
+	// The store calls Tag for every decision. Tag must return the same tag for a user in all
+	// processes. If the tag of a user changes, the user starts with a new state. All users with the
+	// same tag are on one server, because a slot is.
 	Tag func(user string) string
 
-	// NoRefusalCache makes Redis decide every attempt. Set it in a test that moves the server's
-	// clock, or if a refusal must end as soon as another process ends it.
+	// NoRefusalCache makes Redis decide every attempt, except those that are decided by leased
+	// units. Set NoRefusalCache in a test that moves the server's clock, or if a refusal must end
+	// as soon as another process ends it.
 	NoRefusalCache bool
 
-	// NoFunctions makes the server run the Lua as a script even if it has Redis Functions.
+	// NoFunctions makes the server run the Lua as a script even if the server has Redis Functions.
 	NoFunctions bool
 }
 
-// withDefaults returns the options with the defaults. It panics if one is out of bounds.
+// withDefaults returns the options with the defaults filled in. It panics if an option is out of
+// bounds.
 func (o *Options) withDefaults() (all Options) {
 	if o != nil {
 		all = *o
@@ -75,7 +78,8 @@ func (o *Options) withDefaults() (all Options) {
 	return all
 }
 
-// checkClient logs once that the client ignores deadlines, unless it gives up as soon by its ReadTimeout.
+// checkClient logs once if the client ignores deadlines and its ReadTimeout is longer than a batch
+// may take.
 func (w *wire) checkClient() {
 	read, holds := w.batches.Holds()
 	if !holds || w.clientChecked.Swap(true) {

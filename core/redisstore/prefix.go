@@ -1,6 +1,6 @@
 package redisstore
 
-// Whether another application counts under the same prefix.
+// Whether another application uses the same prefix.
 
 import (
 	"cmp"
@@ -12,20 +12,21 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// appTime is for how long an application that does not start again keeps its prefix.
+// appTime is how long Redis keeps the name of an application after its last start.
 const appTime = 30 * 24 * time.Hour
 
-// longestOther is how many bytes of another application's name the log has, beyond the length of this one's.
+// longestOther bounds the name of another application in the log. Its bytes above the length of
+// this application's name are at most so many.
 const longestOther = 100
 
-// checkPrefix writes to Redis, once for a store, which application has the prefix. If another
-// application has it, checkPrefix logs a warning.
+// checkPrefix writes to Redis which application has the prefix. If another application has it,
+// checkPrefix logs a warning instead. It does so once for a store.
 func (w *wire) checkPrefix(ctx context.Context) {
 	app := cmp.Or(w.options.App, mainModule())
 	if app == "" || w.prefixChecked.Swap(true) {
 		return
 	}
-	keys := []string{w.options.Prefix + ":application"} // no user's key: those have a brace after the colon
+	keys := []string{w.options.Prefix + ":application"} // it is no user's key: the key of a user has a brace after the colon
 	ask := func(args ...any) (string, error) {
 		reply, err := w.do(ctx, &batch.Call{Keys: keys, Command: simple(1, args...)})
 		if err != nil {
@@ -34,7 +35,7 @@ func (w *wire) checkPrefix(ctx context.Context) {
 		text, _ := reply[0].(string)
 		return text, nil
 	}
-	other, err := ask("getrange", keys[0], 0, len(app)+longestOther) // the value may be anything of a neighbour's
+	other, err := ask("getrange", keys[0], 0, len(app)+longestOther) // another program may have written any value
 	switch {
 	case err == nil && other != "" && other != app:
 		slog.Default().Warn("redisstore: another application uses the same prefix, so they count users and actions of the same name together; give each its own Options.Prefix, or the same Options.App if that is on purpose",
@@ -44,7 +45,8 @@ func (w *wire) checkPrefix(ctx context.Context) {
 	}
 }
 
-// mainModule is the path of the program's main module. The tests and examples of this one have none.
+// mainModule returns the path of the program's main module. It returns "" for the tests and
+// examples of this module.
 func mainModule() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Path == "github.com/tailcut/tailcut" {

@@ -1,27 +1,34 @@
 package redisstore
 
-// The protocol: a charge becomes words of a command, and a reply becomes readings.
+// The protocol: how charges become the arguments of a command, and how its reply becomes readings.
 //
-//	command    FCALL or EVALSHA of take, how many keys, a key for each limit of each charge, then a word
-//	           for each charge, then the repeats, then the slots
-//	word       its mode, and a rule for each limit; equal words at the end are sent once
-//	mode       p peek, c charge, r charge with a receipt, f charge what there is room for, o charge above
-//	           the quota too; "?" if the caller waits when refused, so that no limit records the refusal;
-//	           ":" and how far ahead of its time a meter may admit it
-//	rule       " ", "&" if it is the first of a further subject, the kind, " ", its numbers with ","
-//	           between them, "~" if it is a shadow, "!" if only failures are charged, by f
-//	repeats    if charges are repeated in a row: for each of these "*", the number of the charge, ":" and
-//	           how often it is repeated after the first time; all in one word
-//	slots      if charges may take slots: "=" and the number of each, with "," between them
-//	reply      for each charge its numbers, or "!" and an error; one value alone is not in an array
-//	numbers    with a receipt the instant; those of each limit
+// The arguments of FCALL or EVALSHA of the program take are, in this order: how many keys follow; a
+// key for each limit of each charge; a word for each charge; the repeats; the slots. If several
+// words at the end are equal, one of them is sent.
 //
-//	amend      to refund, release or renew: the keys of the limits that it concerns; the instant of the
-//	           charge, and a word with a rule for each limit
-//	its reply  1, or 0 if the lease of a slot that is enforced has ended
+//	a word     the mode of the charge, and a rule for each limit
+//	a mode     a letter: p to peek, c to charge, r to charge with a receipt, f to charge what there
+//	           is room for, o to charge above the quota too. Then "?" if the caller waits when
+//	           refused, so that no limit records the refusal. Then, if a meter may admit the charge
+//	           ahead of its time, ":" and the time
+//	a rule     " "; "&" if it is the first rule of a further subject; the kind; " "; its numbers
+//	           with "," between them; "~" if it is a shadow; "!" if the limit charges only failures,
+//	           which mode f does
+//	repeats    one argument with "*", the number of a charge, ":", and how often this charge is
+//	           repeated after the first time, for each charge that is repeated. It is missing if
+//	           none is
+//	slots      "=" and the number of the first slot of each charge that may take slots, with ","
+//	           between the numbers. It is missing if no charge may take slots
+//	the reply  for each charge its numbers, or "!" and an error. A reply of one value is not in an
+//	           array
+//	numbers    the instant, if the charge has a receipt; then the numbers of each limit
 //
-// Each file of lua has the numbers of its machine at its top. Examples: what is asked, the words
-// after the keys, and the reply. Times are microseconds.
+// The program amend refunds, releases or renews. Its arguments are the keys of the limits whose
+// states it changes, the instant of the charge, and a word with a rule for each of these limits.
+// Its reply is 1, or 0 if the lease of a slot has ended and its limit is no shadow.
+//
+// Each file of lua has the numbers of its machine at its top. An example has three lines: what is
+// asked, the words after the keys, and the reply. Times are in microseconds.
 //
 //	Funnel(15, Per(1, time.Second)), empty
 //	    c funnel 1000000,15000000
@@ -62,18 +69,20 @@ import (
 type request struct {
 	of        core.Charge // without user and action
 	word      any         // a string
-	amendable bool        // the reply has the instant of the decision, and what amendments need
-	slots     bool        // it may take slots
-	size      int         // numbers in the reply
-	weight    int         // how long it takes, in simple charges
+	amendable bool        // the reply has the instant of the decision, and the numbers for an amendment
+	slots     bool        // the charge may take slots
+	size      int         // how many numbers the reply has
+	weight    int         // how long Redis takes for it, in charges of a counter
 
-	// The request is valid from start until before end, by this process's clock in microseconds since 1970: within
-	// the current periods of its calendars. Without a calendar they are 0 and MaxInt64.
+	// Calendars make a request valid only from start until before end: within their current periods
+	// by the clock of this process, in microseconds since 1970. Without a calendar start is 0 and
+	// end is MaxInt64.
 	start, end int64
 }
 
-// request returns the request of a charge. Most charges of a limiter have the same one, so there is a cache.
-// It keeps no other cost, since the costs of some limiters differ each time.
+// request returns the request of a charge. Most charges of a limiter have an equal request, so
+// requests are cached. The cache keeps the first cost only, since the costs of some limiters differ
+// each time.
 func (w *wire) request(c *core.Charge) request {
 	at := &w.requests[c.Limits[0].Rule().Hash%uint64(len(w.requests))]
 	last := at.Load()
@@ -89,13 +98,13 @@ func (w *wire) request(c *core.Charge) request {
 	return r
 }
 
-// matches reports whether the request is that of a charge, but for the cost.
+// matches reports whether a charge has the request r, apart from the cost.
 func (r *request) matches(c *core.Charge) bool {
 	return c.More == nil && r.of.Ask == c.Ask && r.of.Receipt == c.Receipt && core.SameLimits(r.of.Limits, c.Limits)
 }
 
-// timely reports whether the request is for the time of a clock. Without a calendar it is for any, and the
-// clock is not read.
+// timely reports whether the request is valid now. If it has no calendar, timely does not read the
+// clock.
 func (r *request) timely(clock func() time.Time) bool {
 	if r.end == math.MaxInt64 {
 		return true
@@ -104,7 +113,8 @@ func (r *request) timely(clock func() time.Time) bool {
 	return r.start <= now && now < r.end
 }
 
-// newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
+// newRequest encodes a charge. now is the time by the clock of this process, in microseconds since
+// 1970.
 func newRequest(c *core.Charge, now int64) request {
 	r := request{of: *c, amendable: c.Receipt && c.Mode.NeedsRoom() && c.Writes(), end: math.MaxInt64}
 	r.of.User, r.of.Action = "", ""
@@ -135,13 +145,13 @@ func newRequest(c *core.Charge, now int64) request {
 	return r
 }
 
-// scratch has room for the numbers of a rule.
+// scratch has memory for the numbers of a rule.
 var scratch = sync.Pool{New: func() any { return new([24]int64) }}
 
-// modes has the letter of each mode, if no receipt is asked for.
+// modes has the letter of each mode for a charge without a receipt.
 var modes = [...]byte{machine.ModeCharge: 'c', machine.ModePatient: 'c', machine.ModePeek: 'p', machine.ModeForce: 'f', machine.ModeOwe: 'o'}
 
-// appendMode appends the beginning of a charge's word.
+// appendMode appends the beginning of a word: the mode and what belongs to it.
 func appendMode(b []byte, c *core.Charge, amendable bool) []byte {
 	mode := modes[c.Mode]
 	switch {
@@ -160,7 +170,7 @@ func appendMode(b []byte, c *core.Charge, amendable bool) []byte {
 	return b
 }
 
-// appendLimit appends a rule without what begins it.
+// appendLimit appends a rule: its kind, its numbers and its marks.
 func appendLimit(b []byte, r *machine.Rule, numbers []int64) []byte {
 	b = append(b, r.Kind.String()...)
 	separator := byte(' ')
@@ -177,10 +187,10 @@ func appendLimit(b []byte, r *machine.Rule, numbers []int64) []byte {
 	return b
 }
 
-// perUser replaces the action in the key of a limit that counts all of a user's actions.
+// perUser stands in a key for the action, if the limit counts all actions of a user together.
 const perUser = "*:"
 
-// keys returns the keys of the limits of all subjects of a charge.
+// keys returns a key for each limit of a charge, in the order of the limits.
 func (w *wire) keys(c *core.Charge) []string {
 	keys := make([]string, 0, len(c.Limits))
 	for _, p := range c.Parts() {
@@ -189,7 +199,7 @@ func (w *wire) keys(c *core.Charge) []string {
 	return keys
 }
 
-// appendKeys appends the keys of a user's limits for an action.
+// appendKeys appends a key for each of the limits of a user and an action.
 func (w *wire) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
 	var buf [128]byte
 	b := w.appendUser(buf[:0], user)
@@ -207,11 +217,18 @@ func (w *wire) appendKeys(keys []string, user, action string, limits []core.Limi
 	return keys
 }
 
-// appendUser appends the beginning of the keys of a user. The action and the limit's identity
-// follow. Any two users, actions and limits have different keys, whatever their bytes.
-// Keys are valid UTF-8. They have one pair of braces, around the user or their tag, so that all limits of
-// a user are in one cluster slot, which the user cannot choose. After a tag that is not the user the
-// user follows, before the colon: so whatever the tags are, no two users have one key.
+// appendUser appends the beginning of a user's keys: the prefix and the user. The action and the
+// limit's identity follow. For example, a key is "tailcut:{alice}:reply:funnel:...". These hold for
+// all keys, whatever bytes the names have:
+//
+//   - Two keys differ if their users, their actions or their limits differ.
+//   - A key is valid UTF-8.
+//   - A key has one pair of braces. It is around the user, or around the user's tag. Therefore all
+//     limits of a user are in
+//     one slot of a Cluster, and the user cannot choose the slot.
+//   - If the tag is not the user, the user follows after the braces. Therefore two users with the
+//     same tag have different
+//     keys.
 func (w *wire) appendUser(b []byte, user string) []byte {
 	b = append(b, w.options.Prefix...)
 	b = append(b, ":{"...)
@@ -223,7 +240,7 @@ func (w *wire) appendUser(b []byte, user string) []byte {
 	return append(b, ':')
 }
 
-// tag is what the keys of a user have in braces, before it is escaped.
+// tag returns the text that the keys of a user have in braces, before it is escaped.
 func (w *wire) tag(user string) string {
 	if w.options.Tag != nil {
 		return cmp.Or(w.options.Tag(user), user)
@@ -231,9 +248,10 @@ func (w *wire) tag(user string) string {
 	return user
 }
 
-// takeArgs returns the arguments of take for charges. Of equal charges in a row it sends the
-// first, and how often it is repeated. A word is an encoded charge without its keys. If the last words are equal,
-// only the first of them is sent, which saves 5 % of a batch of one limiter's charges.
+// takeArgs returns the arguments of the program take. If equal charges follow each other, takeArgs
+// writes the first of them, and how often it is repeated. If several words at the end are equal,
+// takeArgs writes one of them, which saves 5 % of the time of a batch if its charges are by one
+// limiter.
 func takeArgs(calls []*batch.Call) []any {
 	args := make([]any, head, head+1+len(calls)*(1+len(calls[0].Keys)))
 	var buf [16]any
@@ -267,7 +285,7 @@ func takeArgs(calls []*batch.Call) []any {
 	return args
 }
 
-// appendRepeat appends how often the charge of that number is repeated, if it is.
+// appendRepeat appends how often a charge is repeated. number says which charge of the batch it is.
 func appendRepeat(b []byte, number, again int) []byte {
 	if again == 0 {
 		return b
@@ -283,7 +301,8 @@ func box(args []any, keys []string) []any {
 	return args
 }
 
-// distribute gives each charge its part of the reply: its numbers, or "!" and an error.
+// distribute gives each charge its part of the reply, which is either its numbers, or "!" and an
+// error.
 func distribute(reply []any, calls []*batch.Call) {
 	ok := true
 	for _, c := range calls {
@@ -308,8 +327,8 @@ func distribute(reply []any, calls []*batch.Call) {
 	}
 }
 
-// decode reads the part of a reply that distribute has found for one charge: first, if the charge
-// is amendable, the instant, and then the numbers of each limit.
+// decode reads the part of a reply that belongs to one charge. If the charge is amendable, the
+// instant comes first. The numbers of each limit follow.
 func (r *request) decode(values []any) (readings []machine.Reading, now int64, err error) {
 	numbers := make([]int64, 0, len(values))
 	for _, v := range values {

@@ -1,7 +1,7 @@
 package redisstore
 
-// Whether a command may have keys of several users. Some proxies refuse such a command, or send it to the
-// server of its first key.
+// Whether a command may have keys of several users. Some proxies refuse such a command, or send it
+// to the server of its first key.
 
 import (
 	"fmt"
@@ -16,15 +16,15 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// A refusal is in what words a server refuses keys of several users in one command.
+// A refusal has the words in which a server refuses a command with keys of several users.
 type refusal struct {
 	mu    sync.Mutex
-	words string    // "" if it does not
-	asked time.Time // when it was last found out
+	words string    // "" as long as the server has refused none
+	asked time.Time // when the store last tried
 }
 
-// try runs a program at a key, and at another one in the same command. If the server refuses them because they are
-// together, every call is sent alone from then on.
+// try peeks by a program at a key, and at a second key in the same command. If the server refuses
+// the command because it has two keys, every later call is sent alone.
 func (w *wire) try(send batch.Send, command, name, key string) error {
 	if w.batches.Sharded() {
 		return w.peek(send, command, name, key)
@@ -36,10 +36,12 @@ func (w *wire) try(send batch.Send, command, name, key string) error {
 	return err
 }
 
-// refusesTogether reports whether a server has refused charges only because keys of several users were together. In its
-// own words it does so if it refuses a peek at them in the same words, and answers one at the first of them: an error
-// that may come after the charge, such as that a server is lost, does not depend on the keys. That is found out at most
-// once a second.
+// refusesTogether reports whether a server has refused charges only because their command has keys
+// of several users. err is the error of that command. A server may use its own words for this
+// refusal. So the store peeks at these keys in one command, and then at the first key alone. The
+// words are those of the refusal if the server refuses the first peek in the same words, and
+// answers the second one. The store tries at most once a second. An error that may come after the
+// charge does not depend on the keys, for example an error about a lost server.
 func (w *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) bool {
 	if !isReply(err) {
 		return false
@@ -71,10 +73,9 @@ func (w *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) 
 	return r.words == err.Error()
 }
 
-// compare peeks at keys in one command, and then at the first of them alone. err is the error of
-// the second peek. If the server refuses the keys only in one command, refusal is the text of that
-// error. The server must refuse them twice, because a server that failed the first time may have
-// recovered.
+// compare peeks at keys in one command, and then at the first key alone. err is the error of the
+// peek at one key. If the server refuses only the command with all keys, refusal is its error.
+// compare sends that command twice, because a server that failed the first time may have recovered.
 func (w *wire) compare(send batch.Send, command, name string, keys ...string) (refusal, err error) {
 	refusal = w.peek(send, command, name, keys...)
 	if !isReply(refusal) {
@@ -89,14 +90,15 @@ func (w *wire) compare(send batch.Send, command, name string, keys ...string) (r
 	return refusal, nil
 }
 
-// peek looks at keys as at those of a FixedWindow. It does not matter what they hold.
+// peek sends a peek at keys, as if they had states of a FixedWindow. The values of the keys do not
+// matter.
 func (w *wire) peek(send batch.Send, command, name string, keys ...string) error {
 	_, err := send(append(box([]any{command, name, len(keys)}, keys), "p fixed 1,1,1000000"), head)
 	return err
 }
 
-// ownKey returns a key on a server that no user has. Keys of users have a colon after the brace,
-// and this key has none. If the server has no slots, ownKey returns "".
+// ownKey returns a key of a server that no user has: the key of a user has a colon after the
+// braces, and this key has none. If the server has no slots of the Cluster, ownKey returns "".
 func (w *wire) ownKey(server string) string {
 	for range 10_000 {
 		key := fmt.Sprintf("%s:{%d}", w.options.Prefix, rand.Uint64())
@@ -107,10 +109,11 @@ func (w *wire) ownKey(server string) string {
 	return ""
 }
 
-// severalServers reports whether a proxy sends a command to one of several servers by its first
-// key, and does not look at the other keys. The address of a table in a server's Lua tells servers
-// apart. If the address differs between two commands with one key, it proves nothing: either it
-// always differs, as on miniredis, or another server has taken over.
+// severalServers reports whether a proxy sends a command to the server of its first key, and
+// ignores the other keys. The address of a table in a server's Lua tells servers apart: two keys on
+// two servers have two addresses. But the addresses prove nothing if two commands with one key have
+// different addresses. That happens on miniredis, whose address always differs, and if another
+// server has taken over.
 func (w *wire) severalServers(send batch.Send) bool {
 	table := func(key string) (address string) {
 		reply, err := send([]any{"eval", "return tostring(redis)", 1, key}, head)

@@ -17,25 +17,29 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// head is the number of arguments before the keys: the command, the program, and the number of
-// keys.
+// head is how many arguments a command has before the keys: its name, the program, and the number
+// of keys.
 const head = 3
 
-// A server is what the store knows of a Redis server: whether it runs the programs as functions. Charges are sent
-// as scripts until it is known that the server has the library, that its code is ours, and that it runs.
-// Commands that charge nothing find that out. So it does not matter in which words a server or
-// proxy refuses functions: no charge is sent to find out, and none is sent twice.
+// A server is what the store knows of a Redis server: whether the server runs the programs as
+// functions. The store sends charges as scripts until it knows that the server has the library,
+// that the code of the library is ours, and that it runs. Only commands that charge nothing find
+// that out. So no charge is sent to try functions, and none is sent twice, whatever the words in
+// which a server or a proxy refuses functions.
 type server struct {
 	functions atomic.Bool
-	looked    atomic.Int64 // when it was last found out, in nanoseconds since 1970
-	next      atomic.Int64 // when to find out again
-	load      atomic.Int64 // not before, since loading the library has failed
-	lost      atomic.Bool  // the library was there, and then it was not
+	looked    atomic.Int64 // when the server was last inspected, in nanoseconds since 1970
+	next      atomic.Int64 // when to inspect it again
+	load      atomic.Int64 // when to load the library again, after a load has failed
+	lost      atomic.Bool  // the server had the library, and then lacked it
 	said      sync.Map     // the codes that have been logged
 }
 
-// How long until a server is inspected again: if it has the library, if it has none or refuses scripts too, and if
-// it did not answer or has lost the library.
+// A server is inspected again after one of these times:
+//
+//   - findFunctions, if it has the library
+//   - findScripts, if it has no library, or refuses functions and scripts
+//   - findAnswer, if it did not answer, or has lost the library
 const (
 	findFunctions = 10 * time.Minute
 	findScripts   = time.Minute
@@ -51,7 +55,8 @@ func (w *wire) server(address string) *server {
 	return found.(*server)
 }
 
-// run runs a program. It fills in the first two arguments.
+// run runs a program, and returns its reply. It sets the first two of the arguments. If it is time
+// to inspect the server, another goroutine does that.
 func (w *wire) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	s := w.server(w.batches.Server(key))
@@ -83,8 +88,9 @@ func (w *wire) run(send batch.Send, p *program, args []any) ([]any, error) {
 	return reply, err
 }
 
-// inspect finds out how a server runs programs, and whether keys of several users can be in one command. It charges
-// nothing: it peeks at keys that no user has. The first is in a slot of the server.
+// inspect finds out whether a server runs functions or scripts, and whether a command may have keys
+// of several users. It charges nothing, because it peeks at keys that no user has. key is such a
+// key, in a slot of the server.
 func (w *wire) inspect(send batch.Send, s *server, key string) error {
 	if key == "" {
 		return nil
@@ -116,8 +122,9 @@ func (w *wire) inspect(send batch.Send, s *server, key string) error {
 	return nil
 }
 
-// findLibrary loads the library unless it is there, and reports why it cannot be used. Whoever may load
-// libraries can replace it by another of the same name, so its code is compared.
+// findLibrary loads the library unless the server has it, and returns an error if it cannot be
+// used. A program that may load libraries can replace this one by a library of the same name.
+// Therefore findLibrary compares the code.
 func (w *wire) findLibrary(send batch.Send, s *server, key string) error {
 	list := func() (string, error) {
 		reply, err := send([]any{"function", "list", "libraryname", "tailcut_" + version, "withcode"}, 0)
@@ -151,7 +158,8 @@ func (w *wire) findLibrary(send batch.Send, s *server, key string) error {
 
 var errNoFunctions = errors.New("not used")
 
-// codeOf returns the code of the library that FUNCTION LIST has listed, or "" if there is none.
+// codeOf returns the code of the library in a reply of FUNCTION LIST. If the server has no such
+// library, it returns "".
 func codeOf(reply []any) (code string, err error) {
 	if len(reply) == 0 {
 		return "", nil
@@ -172,7 +180,7 @@ func codeOf(reply []any) (code string, err error) {
 	return code, nil
 }
 
-// say logs what is wrong about a server, once.
+// say logs what is wrong about a server, once for each code.
 func (s *server) say(what, code string, err error) {
 	if _, again := s.said.LoadOrStore(code, true); !again {
 		slog.Default().Warn(what, "code", code, "error", err)
@@ -180,26 +188,27 @@ func (s *server) say(what, code string, err error) {
 }
 
 // refuses reports whether an error says that the server does not allow a command. It reports false
-// for errors of a state that ends, such as LOADING or NOAUTH.
+// for the error of a state that ends, such as LOADING or NOAUTH.
 func refuses(err error) bool {
 	code, _, _ := strings.Cut(err.Error(), " ")
 	return isReply(err) && (code == "ERR" || code == "NOPERM" || code != strings.ToUpper(code))
 }
 
-// isReply reports whether an error is Redis's reply.
+// isReply reports whether an error is a reply of Redis.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
 
-// unloaded reports whether an error says that the server lacks the library or the script. Nothing was run.
+// unloaded reports whether an error says that the server lacks the library or the script. Then the
+// server has run nothing.
 func unloaded(err error) bool {
 	return redis.HasErrorPrefix(err, "Function not found") || redis.HasErrorPrefix(err, "NOSCRIPT")
 }
 
-// asScript reports whether an error of FCALL says that nothing was run, and the script may
-// still answer. A function may write, so if Redis is out of memory or a replica, it refuses the
-// function whole. It refuses a script only when that writes, and peeks and refusals do not.
+// asScript reports whether an error of FCALL says that nothing was run, and that a script may still
+// answer. If Redis is out of memory or a replica, it runs no function that may write. It does run a
+// script, until the script writes. Peeks and most refusals do not write.
 func asScript(err error) bool {
 	return redis.HasErrorPrefix(err, "OOM") || redis.HasErrorPrefix(err, "READONLY")
 }

@@ -1,7 +1,10 @@
 package redisstore
 
-// The store. A decision goes through three stages, each of which asks the next one: the units of leased limits
-// that the process holds (internal/lease), the refusals that still hold (internal/refusals), and Redis (wire.go).
+// The store. A decision goes through three stages. Each stage asks the next one:
+//
+//   1. internal/lease decides by units of leased limits that this process has taken in advance.
+//   2. internal/refusals repeats a refusal that still holds.
+//   3. wire.go asks Redis.
 
 import (
 	"context"
@@ -24,17 +27,18 @@ var (
 	_ core.Partitioned = (*Store)(nil)
 )
 
-// Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no
-// closing, and does not close the client.
+// Store is a [core.Store] on Redis. Many goroutines may use it at once. A Store needs no closing,
+// and does not close the client.
 type Store struct {
 	leases   *lease.Table    // the first stage
 	refusals *refusals.Cache // the second
 	wire     *wire           // the third
 }
 
-// New makes a store on rdb. opts may be nil. New panics if rdb is nil or an option is out of
-// bounds. It sends nothing to Redis. The client's hooks get a context of the store, and not
-// the caller's. With testing/synctest make the store in the bubble that uses it.
+// New makes a store on rdb, and sends nothing to Redis. If opts is nil, the options are the
+// defaults. New panics if rdb is nil or if an option is out of bounds. The client's hooks get a
+// context of the store, and not the caller's context. A test with testing/synctest makes the store
+// in the bubble that uses it.
 func New(rdb redis.UniversalClient, opts *Options) *Store {
 	made := time.Now()
 	s := &Store{wire: newWire(rdb, opts)}
@@ -43,8 +47,13 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	return s
 }
 
-// Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
-// a refusal from the cache. If all limits are leased, it decides by units that this process holds.
+// Take decides a charge in one of these ways:
+//
+//   - If all limits of the charge are leased, this process decides by units that it has taken in
+//     advance.
+//   - If Redis has refused an equal charge within the last second, Take may repeat that refusal.
+//   - Otherwise Redis decides, in one round trip. Charges that wait at the same time share a
+//     command.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	if err := ctx.Err(); err != nil {
 		return d, nil, err
@@ -57,19 +66,20 @@ func (s *Store) Amend(ctx context.Context, r *core.Record, a machine.Amendment) 
 	return s.leases.Amend(ctx, r, a)
 }
 
-// Reset deletes the states of the limits for that user and action.
+// Reset deletes the states that the limits have for the user and the action.
 func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
 	return s.leases.Reset(ctx, user, action, limits)
 }
 
-// Dated says that the store knows the time of day.
+// Dated tells package core that the store knows the time of day.
 func (s *Store) Dated() {}
 
-// Connect opens connections to Redis before the program serves, so that the first calls need not:
-// that takes up to six round trips, in which calls may time out. It opens two connections, or, if
-// Redis is far away, one for each millisecond of the response time, at most PoolSize and 32.
+// Connect opens connections to Redis before the program serves. Without Connect the first calls
+// open them, which takes up to six round trips, and those calls may time out. Connect opens two
+// connections to each server. To a server that is far away it opens one for each millisecond of the
+// response time, but at most PoolSize and at most 32.
 //
-// Connect also loads the library of functions, and logs what looks wrong about the server and the
+// Connect also loads the library of functions. It logs what looks wrong about the server and the
 // client: see "Codes in the log". If the server runs neither functions nor scripts, or does not
 // answer, Connect returns an error. The program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {
@@ -78,17 +88,20 @@ func (s *Store) Connect(ctx context.Context) error {
 	})
 }
 
-// Leases returns how many units of leased limits this store has taken in advance, has given back, and
-// has lost because it could not give them back. See [core.Limit.Leased].
+// Leases returns how many units of leased limits this store has taken in advance, how many of them
+// it has given back, and how many it has lost because it could not give them back. See
+// [core.Limit.Leased].
 func (s *Store) Leases() (taken, returned, lost uint64) { return s.leases.Counts() }
 
-// Part returns the address of the server that has the user's states, on a Cluster or a Ring.
-// Otherwise it is empty. If one server fails, [core.Fallback], [core.FailOpen] and
-// [core.Shadow] stop asking only that server.
+// Part returns the address of the server that has the states of the user. It returns "" if the
+// client is not for a Cluster or a Ring, and before the first answer of Redis. If one server fails,
+// [core.Fallback], [core.FailOpen] and [core.Shadow] use Part to stop asking only that server.
 func (s *Store) Part(user string) string { return s.wire.part(user) }
 
-// Joins reports whether the store decides about two users in one step, as core.All asks: always on a
-// single server or Sentinel that takes keys of two users in one command, and on a Cluster or Ring if [Options].Tag gives both users the same tag.
+// Joins reports whether the store can decide about the users a and b in one step, as core.All
+// needs. If [Options].Tag gives both users the same tag, it can. Otherwise it can on a single
+// server or with Sentinel, unless the server or a proxy does not take the keys of two users in one
+// command.
 func (s *Store) Joins(a, b string) bool {
 	return !s.wire.batches.Sharded() || s.wire.tag(a) == s.wire.tag(b)
 }

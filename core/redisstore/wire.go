@@ -1,7 +1,8 @@
 package redisstore
 
-// The last stage of a decision: it asks Redis. A charge becomes a word and keys (protocol.go), goes out in a batch
-// with others (internal/batch), and is decided by the Lua that runs on the server (server.go).
+// The last stage of a decision, which asks Redis. A charge becomes a word and keys (protocol.go).
+// It is sent together with other charges (internal/batch). The Lua that runs on the server decides
+// it (server.go).
 
 import (
 	"context"
@@ -22,7 +23,7 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// A wire asks Redis.
+// A wire is the store that asks Redis about every charge.
 type wire struct {
 	options       Options // with the defaults
 	batches       *batch.Queue
@@ -31,11 +32,11 @@ type wire struct {
 	clientChecked atomic.Bool
 	servers       sync.Map // *server, by address
 	refusal       refusal
-	clock         func() time.Time // this process's, which says the periods of calendar windows
+	clock         func() time.Time // the clock of this process, which says the periods of calendar windows
 	requests      [64]atomic.Pointer[request]
 }
 
-// newWire is for the arguments of the constructors.
+// newWire makes a wire of the arguments of [New].
 func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 	if stores.IsNil(rdb) {
 		panic("redisstore: the client is nil; make one with redis.NewClient or redis.NewUniversalClient")
@@ -45,8 +46,8 @@ func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 	return w
 }
 
-// Take decides a charge in one round trip. A refusal always has a record, even if the charge asks
-// for none, because the cache of refusals needs its readings.
+// Take decides a charge in one round trip. If it refuses, it returns a record even if the charge
+// asks for none, because the cache of refusals needs the readings.
 func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
 	r := w.request(&c)
 	call := &batch.Call{Keys: w.keys(&c), Word: r.word, Size: r.size, Weight: r.weight}
@@ -76,13 +77,14 @@ func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *
 	return d, kept, nil
 }
 
-// mostNumber is the highest number of a charge's first slot. The numbers of all its slots are below 2^53, as Lua
-// needs. They are random, so that no two live slots of one key have one number: with 10,000 of them, one
-// charge in 10^12 would meet another.
+// mostNumber is the highest number for the first slot of a charge. Lua needs the numbers of all its
+// slots below 2^53. The numbers are random, so that two slots of one key do not have the same
+// number: with 10,000 slots in a key, one charge in 10^12 would get a number that is in use.
 const mostNumber = 1<<53 - 1<<14
 
-// releaseLost releases, in the background, the slots of a charge that has no answer. The charge may still be on
-// its way, or it may have been refused. So while the slots are not found, they may come.
+// releaseLost releases, in the background, the slots of a charge that has no answer. Redis may
+// still receive the charge, or may have refused it. Therefore releaseLost tries again until it
+// finds the slots.
 func (w *wire) releaseLost(c *core.Charge, number int64) {
 	release := machine.Amendment{Verb: machine.VerbRelease}
 	for _, p := range c.Parts() {
@@ -113,7 +115,8 @@ func (w *wire) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (
 	return n == 1, err
 }
 
-// amendWord returns the limits whose charge is amended, and the word with their rules.
+// amendWord returns the limits whose states an amendment changes, and a word with the rules of
+// these limits.
 func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word string) {
 	var b []byte
 	var numbers [8]int64
@@ -127,7 +130,7 @@ func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word 
 	return amended, string(b)
 }
 
-// Reset deletes the states of the limits for that user and action.
+// Reset deletes the states that the limits have for the user and the action.
 func (w *wire) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
 	return w.delete(ctx, w.appendKeys(nil, user, action, limits))
 }
@@ -137,7 +140,7 @@ func (w *wire) delete(ctx context.Context, keys []string) error {
 	return err
 }
 
-// number sends a command whose reply is a number.
+// number sends a command and returns its reply, which must be a number.
 func (w *wire) number(ctx context.Context, keys []string, c batch.Command) (n int64, err error) {
 	reply, err := w.do(ctx, &batch.Call{Keys: keys, Command: c})
 	if err != nil {
@@ -150,8 +153,8 @@ func (w *wire) number(ctx context.Context, keys []string, c batch.Command) (n in
 	return n, nil
 }
 
-// simple returns a command that is sent as it is. keyAt is the index of its first key, or 0 if
-// it has none.
+// simple returns a command with the given arguments. keyAt is the index of its first key. If it has
+// no key, keyAt is 0.
 func simple(keyAt int8, args ...any) batch.Command {
 	return func(send batch.Send) ([]any, error) { return send(args, keyAt) }
 }
@@ -167,7 +170,8 @@ func (w *wire) do(ctx context.Context, c *batch.Call) ([]any, error) {
 	return reply, nil
 }
 
-// exchange sends charges in one run of take.
+// exchange sends charges to Redis in one run of the program take, and gives each charge its part of
+// the reply.
 func (w *wire) exchange(send batch.Send, calls []*batch.Call) error {
 	reply, err := w.run(send, take, takeArgs(calls))
 	switch {
@@ -179,7 +183,7 @@ func (w *wire) exchange(send batch.Send, calls []*batch.Call) error {
 	return err
 }
 
-// connect is [Store.Connect]. It has find look at each server.
+// connect is [Store.Connect]. It calls find for each server.
 func (w *wire) connect(ctx context.Context, find func(server string, send batch.Send) error) error {
 	start := time.Now()
 	err := w.batches.Connect(ctx, func(server string, send batch.Send) error {
@@ -194,7 +198,7 @@ func (w *wire) connect(ctx context.Context, find func(server string, send batch.
 	return nil
 }
 
-// part is the address of the server that has the user's states, on a Cluster or a Ring. Otherwise it is empty.
+// part is [Store.Part].
 func (w *wire) part(user string) string {
 	var buf [128]byte
 	return w.batches.Server(string(w.appendUser(buf[:0], user)))

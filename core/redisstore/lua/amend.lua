@@ -1,8 +1,9 @@
--- Amends a charge: gives back units of it to its limits, or releases or renews its slots, at one
--- instant of this server's clock. After a refund there is no more room than if the charge had never
--- happened. A missing key and a foreign value are left as they are.
+-- Amends a charge at one instant of this server's clock: gives units back to the limits of the
+-- charge, or releases or renews its slots. After a refund there is no more room than if the charge
+-- had never happened. A missing key and a value that is no state stay as they are.
 --
--- Its keys, its arguments and its reply are in protocol.go. take.lua says what the functions of a machine do.
+-- protocol.go says what the arguments and the reply are. take.lua says what the functions of a
+-- machine do.
 
 local state = require 'state'
 

@@ -5,11 +5,12 @@
 -- reply      1 if there is no ban, plus twice the refusals; the time until all is forgotten; the
 --            time until the ban ends; the level: bans in a row
 --
--- A state is "gone last ends level" and " mark" for each refusal since the last ban. gone is when all is
--- forgotten, last the last refusal or ban, and ends the end of the last ban.
+-- A state is "gone last ends level", and then " mark" for each refusal since the last ban. gone is
+-- the instant at which all is forgotten. last is the instant of the last refusal or ban. ends is
+-- the end of the last ban. A mark is an instant.
 --
--- In ban.go ends is Until, which is a word of Lua, and marks are Refusals. check removes here what prune removes
--- there.
+-- In Go ends is Until, which is a word of Lua, and marks are Refusals. check removes marks that no
+-- longer count. In Go prune does that.
 
 local call, format, match, max = redis.call, string.format, string.match, math.max
 local state = require 'state'
@@ -35,8 +36,8 @@ local function load(_, key, now, s)
 	end
 end
 
--- check removes what no longer counts. behind is how far a clock that stepped
--- back is behind the last refusal or ban.
+-- check removes what no longer counts. It sets behind to how far a clock that stepped back is
+-- behind the last refusal or ban.
 local function check(r, now, byHand, a, s)
 	s.behind = max(0, s.last - now)
 	local at, live = now + s.behind, {}
@@ -52,7 +53,7 @@ local function check(r, now, byHand, a, s)
 	return byHand > 0 and a.charging or s.ends - s.behind <= now
 end
 
--- shift moves the state back to a clock that stepped back.
+-- shift moves a state back to a clock that stepped back.
 local function shift(s)
 	if s.behind > 0 then
 		s.last, s.ends, s.dirty = s.last - s.behind, max(0, s.ends - s.behind), true
@@ -85,7 +86,7 @@ local function refuse(r, now, _, record, s)
 	end
 end
 
--- forgotten is the instant from which the state need not be kept.
+-- forgotten returns the instant from which the state need not be kept.
 local function forgotten(r, s)
 	local ends = max(s.last, s.ends) + (s.level > 0 and r.forget or 0)
 	return #s.marks > 0 and max(ends, s.last + r.within) or ends

@@ -1,20 +1,23 @@
 -- Fixed, elastic and calendar windows.
 --
--- arguments  cost, max, period; of a calendar window also four instants: the starts of the period
---            before the one that the process's clock is in, of that one, and of the two after it
--- reply      1 if it has room, plus twice the count; the time until the window ends, which for a calendar
---            window is told if the count is 0 too
--- amend      units, period, the end of the charge's window; 1 if the charge had opened it and all is
---            given back, else 0
+-- arguments  cost, max, period. A calendar window also has four instants, by the clock of the
+--            process: the starts of the period before the present one, of the present one, and of
+--            the two after it
+-- reply      1 if it has room, plus twice the count; the time until the window ends. If the count
+--            of a calendar window is 0, it is the time until the period ends
+-- amend      units, period, the end of the charge's window; 1 if the charge had opened it and all
+--            is given back, else 0
 --
--- A state is "count end". That of a calendar window is kept for a second after its end: if the clock
--- steps back over a boundary by at most that, neither period has its quota twice.
+-- A state is "count end". The state of a calendar window is kept for a second after its end. So if
+-- the clock steps back over a boundary by at most a second, no period has its quota twice.
 --
--- What differs from counter.go:
+-- Fields have the names of counter.go, with these differences:
 --
---   ends       the end of the window, which is State.Expires less linger. If there is no window, check sets it to now
---   till       the end of the period that the clock is in, of a calendar window
---   stored, width  the end of the window in Redis, and the digits of the count: save writes no more than has changed
+--   ends           the end of the window, which is Expires less linger. If there is no window,
+--                  check sets it to now
+--   till           the end of the present period of a calendar window
+--   stored, width  the end of the window in Redis, and how many digits the count in Redis has. save
+--                  writes only what has changed
 
 local call, floor, format, match = redis.call, math.floor, string.format, string.match
 local save -- below
@@ -40,7 +43,7 @@ local function load(_, key, _, s)
 end
 
 -- align is check for a calendar window. A count belongs to the period whose end is nearest to the
--- count's. The two may differ, since processes may have different time zone data.
+-- end in the state. These two ends may differ, because processes may have different time zone data.
 local function align(r, now, s)
 	local starts, i = r.starts, 1
 	while starts[i + 1] and starts[i + 1] <= now do

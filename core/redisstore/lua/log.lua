@@ -1,6 +1,7 @@
--- The log of a sliding window: a sorted set. The score is the instant, the member a unique
--- number, followed by r if the action was refused. trail.lua says what the functions do, and what the fields of s are.
--- id is the number of the newest entry. Of slots, ids are those of the entries that are added.
+-- The log of a sliding window: a sorted set. The score of an entry is its instant. The member is a
+-- unique number, followed by r if the action was refused. trail.lua says what the functions do, and
+-- what the fields of s are. s.id is the number of the newest entry. s.ids are the numbers of added
+-- entries that are slots.
 
 local call = redis.call
 local state = require 'state'
@@ -30,16 +31,18 @@ end
 
 function log.live(s, after) return call('ZCOUNT', s.key, '(' .. int(after), '+inf') end
 
--- expire has the log expire with its newest entry. An empty one is gone, and must not be touched: in a Cluster whose
--- slot moves it is another server's.
+-- expire has the log expire with its newest entry. If no entry is left, Redis has deleted the log,
+-- and expire must not touch the key: if a slot of a Cluster is being moved, the key belongs to
+-- another server by then.
 function log.expire(r, s, entries)
 	if entries > 0 then
 		call('PEXPIREAT', s.key, state.expiry(log.fromNewest(s, 0) + r.period))
 	end
 end
 
--- remove removes refused attempts of the same instant last: the action itself may have been
--- dropped for them by a limit with a lower max. memorystore cannot distinguish the two.
+-- remove prefers admitted actions to refused attempts of the same instant: the action itself may be
+-- missing, because a limit with a lower max has displaced it by refused attempts. memorystore
+-- cannot tell the two apart.
 function log.remove(r, made, units, s)
 	local members = call('ZRANGE', s.key, int(made), int(made), 'BYSCORE')
 	local entries = call('ZCOUNT', s.key, '-inf', '+inf')
@@ -74,7 +77,7 @@ function log.save(r, now, s, stored)
 		new[#new + 1] = int(now)
 		new[#new + 1] = int(s.id) .. (i > s.admitted and 'r' or '')
 	end
-	-- Add before removing: after any write Redis lets a script exceed maxmemory.
+	-- Add before removing: once a script has written, Redis lets it exceed maxmemory.
 	add(key, new)
 	if s.added > 0 then
 		call('ZREMRANGEBYSCORE', key, '-inf', int(now - r.period))

@@ -1,15 +1,19 @@
--- Buckets and funnels. A span of time is two numbers: whole microseconds, and a fraction of one
--- in parts, of which the rule's parts make a microsecond.
+-- Buckets and funnels. A span of time is two numbers: whole microseconds, and a fraction of a
+-- microsecond in parts. The rule's field parts says how many parts make a microsecond.
 --
--- The fields and functions have the names of meter.go, but for these:
+-- Fields and functions have the names of meter.go, with these differences:
 --
---   burst         Burst, and burstPart its part
---   debt, part    At, less the instant of the run: what is owed, or negative if it has drained
---   turns, owed   Turns; owed if it is negative there
---   keep, forget  ForgetAfter, and Expires if there is a ForgetAfter; else false
---   more          false if there is no debt in State.Data. If it may be, exists, turns, owed, forget and refunds are set
---   after         the debt after a charge, and afterPart its part; check computes them
---   correct       only for what is in State.Data. check cuts the debt if it is above the quota and reserves no turn
+--   burst         the whole of Burst; burstPart is its part
+--   debt, part    what is owed at the instant of the run: At, less that instant. It is negative if
+--                 it has drained
+--   turns, owed   Turns. If that is negative in Go, turns is positive and owed is true
+--   keep, forget  ForgetAfter, and the instant at which the state is forgotten; false if there is
+--                 no ForgetAfter
+--   more          if it is true, exists, turns, owed, forget and refunds are set: the state may be
+--                 more than a tat
+--   after         the debt after a charge; afterPart is its part. check computes both
+--   correct       brings only what is in Data to now. check cuts a debt above the quota, if it
+--                 reserves no turn
 --
 -- arguments  the whole of cost and of burst; if parts > 1 or the bucket has Initial, also parts and
 --            the part of cost and of burst; with Initial also the span of the debt that it starts
@@ -33,7 +37,7 @@
 local call, find, floor, format = redis.call, string.find, math.floor, string.format
 local save -- below
 
-local mostDebt = 4503599627370495 -- 2^52 - 1: what a reply can hold
+local mostDebt = 4503599627370495 -- 2^52 - 1: the largest debt that a reply can have
 
 local function args(_, cost, burst, parts, rest)
 	local r, costPart = {burst = burst + 0, burstPart = 0, parts = 1, start = 0, startPart = 0, keep = false, shadow = false, failures = false}, 0
@@ -50,7 +54,7 @@ local function args(_, cost, burst, parts, rest)
 	}
 end
 
--- parse reads a state that may be more than a tat. One that is forgotten is none.
+-- parse reads a state that may be more than a tat. If the state is forgotten, it counts as none.
 local function parse(r, value, now, s)
 	local tat, plus, part, at, turns, blank, forget, refunds = string.match(value, '^(%d+)(%+?)(%d*)([@=]?)(%d*)( ?)(%d*)(.*)$')
 	if not tat or (plus == '') ~= (part == '') or (at == '') ~= (turns == '') or (blank == '') ~= (forget == '')
@@ -67,7 +71,7 @@ end
 
 local function load(r, key, now, s)
 	local value = call('GET', key)
-	if s.more ~= false then -- of the last state that it read, and in amend
+	if s.more ~= false then -- left by the last state that was read; in amend it is nil
 		s.more, s.exists, s.turns, s.owed, s.forget, s.refunds = r.keep and true, value and true, false, false, false, false
 	end
 	if value and #value == 16 and find(value, '^%d+$') then
@@ -78,7 +82,8 @@ local function load(r, key, now, s)
 	if value then parse(r, value, now, s) end
 end
 
--- correct brings a state to now if the clock stepped back, or if another limiter has a longer ForgetAfter.
+-- correct changes a state in two cases: the clock has stepped back since it was written, or a
+-- limiter with a longer ForgetAfter wrote it.
 local function correct(r, now, s)
 	local keep, back = r.keep, (s.turns or now) - now
 	if (not s.forget) ~= (not keep) then
@@ -93,7 +98,8 @@ local function correct(r, now, s)
 	end
 end
 
--- exceeds reports whether a span is longer than another one. check and charge call it only if the wholes do not tell.
+-- exceeds reports whether a span is longer than another one. check and charge call it only if the
+-- whole microseconds do not decide that.
 local function exceeds(whole, part, than, thanPart) return whole > than or whole == than and part > thanPart end
 
 local function check(r, now, cost, a, s)
@@ -112,13 +118,13 @@ local function check(r, now, cost, a, s)
 		debt, part = debt + 1, part - r.parts
 	end
 	s.after, s.afterPart = debt, part
-	if a.ahead > 0 and not r.shadow and not exceeds(cost, s.costPart, bound, boundPart) then -- nobody waits for a shadow
+	if a.ahead > 0 and not r.shadow and not exceeds(cost, s.costPart, bound, boundPart) then -- no caller waits for a shadow limit
 		bound = bound + a.ahead
 	end
 	return debt < bound or not exceeds(debt, part, bound, boundPart) or a.forced
 end
 
--- forced is the debt after a forced charge, which charges what there is room for.
+-- forced returns the debt after a forced charge, which charges what there is room for.
 local function forced(r, debt, part, a, s)
 	local most, mostPart = r.burst * a.quotas, r.burstPart * a.quotas
 	if mostPart >= r.parts then
@@ -151,7 +157,7 @@ local function charge(r, now, _, a, s)
 	s.debt, s.part, s.dirty = debt, part, true
 end
 
--- refuse starts a bucket with Initial that refuses its first action.
+-- refuse starts a bucket with Initial whose first action is refused.
 local function refuse(r, now, cost, record, s)
 	if record and not s.exists and not exceeds(cost, s.costPart, r.burst, r.burstPart) then
 		s.forget, s.exists, s.dirty = now + r.keep, true, true
@@ -183,7 +189,8 @@ local function amend(r, now, t, give, s, key)
 	end
 end
 
--- save writes the state. It expires when the full quota is available, or when it is forgotten.
+-- save writes the state. The key expires when the full quota is available, or when the state is
+-- forgotten.
 function save(_, key, now, s)
 	local ends, part = now + s.debt, s.part
 	local text = format('%d', ends)
@@ -192,7 +199,7 @@ function save(_, key, now, s)
 	end
 	if s.more then
 		local turns, forget, refunds = s.turns, s.forget, s.refunds
-		if refunds then -- 100 years at most, should the bytes be garbled
+		if refunds then -- at most 100 years, in case the bytes are garbled
 			ends = math.max(ends, math.min(require('refunds').till(refunds), now + 3155760000000000))
 		end
 		ends = forget or ends

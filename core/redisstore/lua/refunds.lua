@@ -1,13 +1,16 @@
--- The refund of a meter, and what the meter remembers of refunds, so that no time is given back twice: the end of its
--- state, from the "!" on, whose format meter.lua has. If there is none it is nil. It stays text until a refund needs
--- it: valid, till and last read it as it is. amend is that of meter.go. limit and add are those of refunds.go, where
--- push and merge are functions. sub, exceeds and ceil are those of a Span.
+-- The refund of a meter. A meter remembers refunds so that it gives no time back twice. They are
+-- the end of its state, from the "!" on: meter.lua has the format. They stay text until a refund
+-- needs them: valid, till and last read the text as it is. A meter without refunds has none of it,
+-- and its text is nil or false.
+--
+-- amend does what amend of meter.go does. limit and add are those of refunds.go. push and merge are
+-- part of add. sub, exceeds and ceil are methods of Span in Go.
 
 local format, match = string.format, string.match
 
-local maxRefunds = 8 -- refunds that a state remembers
+local maxRefunds = 8 -- how many refunds a state remembers
 
--- sub is a - b.
+-- sub returns a - b.
 local function sub(a, b, parts)
 	local whole, part = a.whole - b.whole, a.part - b.part
 	if part < 0 then
@@ -18,7 +21,7 @@ end
 
 local function exceeds(a, b) return a.whole > b.whole or a.whole == b.whole and a.part > b.part end
 
--- ceil is a span in microseconds, rounded up.
+-- ceil returns a span in microseconds, rounded up.
 local function ceil(a) return a.part > 0 and a.whole + 1 or a.whole end
 
 local function valid(text)
@@ -26,7 +29,7 @@ local function valid(text)
 	return till and #till <= 16 and #number <= 16
 end
 
--- list are the refunds.
+-- list returns the refunds in a text.
 local function list(text)
 	local refunds = {}
 	for number, tat, part in string.gmatch(text or '', ' (%d+) (%d+)%+?(%d*)') do
@@ -36,15 +39,16 @@ local function list(text)
 	return refunds
 end
 
--- till is until when refunds are remembered: when all that was charged before the last one has drained, and at least
--- until a refund without these would have a higher number.
+-- till returns the instant until which refunds are remembered. By then everything that was charged
+-- before the last refund has drained, and a refund that starts a new list has a higher number than
+-- that one.
 local function till(text) return text and match(text, '%d+') + 0 or 0 end
 
--- last is the number of the last refund, or 0.
+-- last returns the number of the last refund, or 0 if there is none.
 local function last(text) return text and match(text, ' (%d+) %d+%+?%d*$') + 0 or 0 end
 
--- limit is the tat up to which a charge may be given back. The charge knew of the refunds up to known,
--- and the tat was after just after it.
+-- limit returns the tat up to which a charge may be given back. known is the number of the last
+-- refund before the charge, and after is the tat just after the charge.
 local function limit(text, after, known)
 	for _, r in ipairs(list(text)) do
 		if r.number > known then -- the first such refund has the least tat
@@ -54,10 +58,13 @@ local function limit(text, after, known)
 	return after
 end
 
--- add adds a refund at the instant now: gave is the span that it gave back, at and before are the tat
--- after it and before it. The charge knew of the refunds up to known. A refund replaces earlier ones with
--- no lower tat, and all earlier ones if its tat is past. If there are too many, the two with the
--- nearest tats become one, with the lower tat.
+-- add adds a refund at the instant now, and returns the new text. gave is the span that the refund
+-- gave back. before and at are the tat before and after it. known is the number of the last refund
+-- before the charge.
+--
+-- A refund replaces earlier ones whose tat is not lower than its own. If its tat is past, it
+-- replaces all of them. If there are nine refunds, the two with the nearest tats become one, which
+-- has the lower tat.
 local function add(text, at, gave, before, known, parts, now)
 	local kept = {}
 	local function push(number, at)

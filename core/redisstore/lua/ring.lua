@@ -1,51 +1,56 @@
--- The queue of a moving window: a string of instants, oldest first. An instant takes 7 bytes, the highest first.
--- trail.lua says what the functions do, and what the fields of s are. queue.go keeps its blocks in memory, and has
--- none of this.
+-- The queue of a moving window: a string of instants, oldest first. An instant takes 7 bytes, the
+-- highest byte first. trail.lua says what the functions do, and what the fields of s are. In Go
+-- queue.go keeps blocks in memory, and has none of the functions here.
 --
--- Up to 32 instants are a list: they are all of the string, and each save writes it anew. More are in a ring: a header
--- of 56 bytes, and cap places, which are the rest of the string. The i-th instant, the oldest being the 0th, is in
--- place (head + i) % cap. What the other places hold means nothing. The header is text, and ends with spaces:
+-- Up to 32 instants are a list: the string has nothing else, and each save writes it anew. More
+-- instants are in a ring: a header of 56 bytes, and then cap places. The i-th instant is in place
+-- (head + i) % cap. The oldest instant is the 0th. What the other places hold means nothing. The
+-- header is text, and is filled up with spaces:
 --
 --   "back newest head n"
 --
--- newest is the newest instant, and n how many there are. back is what has to be subtracted from the instants in
--- the places: how far the clock has stepped back since. So a step of the clock writes the header only.
+-- newest is the newest instant. n is how many instants there are. back is how far the clock has
+-- stepped back since the instants were written: it must be subtracted from the instants in the
+-- places. So if the clock steps back, only the header is written.
 --
--- s has all of these, for a list too, and start: where the places begin in the string, which is 0 in a list. s.text is
--- the beginning of the string as load has found it, or '' if that has changed.
+-- s has these fields for a list too. s.start says where the places begin in the string, which is 0
+-- for a list. s.text is the beginning of the string as load has read it, or '' if the string has
+-- changed since.
 --
--- An example, as if a list had at most 2 instants. The window has 5 of them. A to G are instants, and a dot is
--- a place that is not used.
+-- In this example a list has at most 2 instants, and the window has 5 of them. A to G are instants.
+-- A dot is a place that is not used:
 --
 --   A B                      a list
 --   0 C 0 3 | A B C . .      an action at C: a ring of 5 places
 --   0 E 0 5 | A B C D E      two more actions
---   0 F 2 4 | F B C D E      an action at F, when A and B are over: B is still there, and means nothing
---   0 F 2 3 | F B C E F      a refund of the action at D: the later ones move
---   9 G 2 4 | F B C E F      an action at G, which is F-9, since the clock has stepped back: C, E and F are C-9, E-9 and
---                            F-9 now, and G is written as F
+--   0 F 2 4 | F B C D E      an action at F, after A and B have left the window: B is still there,
+--                            and means nothing
+--   0 F 2 3 | F B C E F      a refund of the action at D: E and F move
+--   9 G 2 4 | F B C E F      an action at G, after the clock has stepped back by 9, where G is F-9.
+--                            C, E and F stand for C-9, E-9 and F-9 now, so G is written as F
 --
--- If there is no room, a ring is written anew with more places, as long as it has few. Redis gives a string
--- that is written as a whole no more memory than it needs, and one that grows up to 1 MB more. But to write
--- a long one would delay all users, so from inPlace on a ring grows in place.
+-- A ring that has no room is written anew with more places, if it is short. Redis gives a string
+-- that is written as a whole no more memory than it needs, and a string that grows up to 1 MB more.
+-- To write a long string anew would delay all users. Therefore a ring with inPlace places or more
+-- grows in place.
 
 local call, byte, floor, min, sub = redis.call, string.byte, math.floor, math.min, string.sub
 local state = require 'state'
 local int = state.int
 
-local width = 7 -- of an instant, in bytes
-local headerSize = 56 -- in bytes
-local maxList = 32 -- instants
-local inPlace = 500000 -- places: it takes some 20 ms to write so many anew
-local piece = 8192 -- places that one command writes: Lua makes long strings slowly
-local maxSince = 65536 -- the most later entries that move when one is removed
+local width = 7 -- bytes of an instant
+local headerSize = 56 -- bytes of the header
+local maxList = 32 -- the most instants of a list
+local inPlace = 500000 -- a ring of so many places grows in place: to write it anew takes some 20 ms
+local piece = 8192 -- the most places that one command writes: Lua makes long strings slowly
+local maxSince = 65536 -- the most later instants that move when one is removed
 
 local ring = {}
 
--- place is where the i-th instant begins in the string.
+-- place returns where the i-th instant begins in the string.
 local function place(s, i) return s.start + width * ((s.head + i) % s.cap) end
 
--- bytes are those of n instants from the i-th on, whose places are in a row.
+-- bytes returns the bytes of n instants from the i-th on, if their places are in a row.
 local function bytes(s, i, n)
 	local from = place(s, i)
 	local to = from + width * n
@@ -53,10 +58,10 @@ local function bytes(s, i, n)
 	return call('GETRANGE', s.key, int(from), int(to - 1))
 end
 
--- beforeEnd is how many of n instants from the i-th on are before the string's end.
+-- beforeEnd returns how many of n instants from the i-th on are before the end of the string.
 local function beforeEnd(s, i, n) return min(n, s.cap - (s.head + i) % s.cap) end
 
--- read are the bytes of n instants from the i-th on, and write replaces them.
+-- read returns the bytes of n instants from the i-th on. write replaces them.
 local function read(s, i, n)
 	if n == 0 then return '' end
 	local first = beforeEnd(s, i, n)
@@ -86,7 +91,7 @@ local function encode(at)
 	return text
 end
 
--- load reads the beginning of the state.
+-- load reads the beginning of the string, which is all of a list.
 function ring.load(s, key)
 	local text = call('GETRANGE', key, '0', int(width * maxList - 1))
 	local n, valid = floor(#text / width), true
@@ -109,8 +114,8 @@ end
 
 function ring.fromNewest(s, i) return i < s.n and instant(s, s.n - 1 - i) or nil end
 
--- later is the first entry from low on that is later than at. Usually it is near low, so the search
--- doubles its step.
+-- later returns the index of the first instant from low on that is later than at. Usually it is
+-- near low, so the search doubles its step.
 local function later(s, at, low)
 	local high, step = low, 1
 	while high < s.n and instant(s, high) <= at do
@@ -130,13 +135,13 @@ local function set(r, s, value) call('SET', s.key, value, 'PXAT', state.expiry(s
 
 local function header(s) return string.format('%-56s', string.format('%d %d %d %d', s.back, s.newest, s.head, s.n)) end
 
--- saveHeader ends a save that has changed places.
+-- saveHeader writes the header after places have changed, and sets the expiry.
 local function saveHeader(r, s)
 	call('SETRANGE', s.key, '0', header(s))
 	call('PEXPIREAT', s.key, state.expiry(s.newest + r.period))
 end
 
--- asList are all instants as they are in a list.
+-- asList returns all instants as a list has them.
 local function asList(s)
 	if s.start == 0 and s.back == 0 and s.n > 0 then return sub(s.text, width * s.head + 1) end
 	local text = ''
@@ -169,7 +174,7 @@ function ring.remove(r, made, units, s)
 	saveHeader(r, s)
 end
 
--- rep is string.rep, which is slow in Lua 5.1 if the result is long.
+-- rep does what string.rep does, which is slow in Lua 5.1 if the result is long.
 local function rep(text, n)
 	local result = ''
 	while n > 0 do
@@ -180,14 +185,16 @@ local function rep(text, n)
 	return result
 end
 
--- capacity is how many places a ring of n instants gets: some to grow, up to max, or above it up to most.
+-- capacity returns how many places a ring of n instants gets. It has places to grow: up to max, or,
+-- if it has more instants than that, up to most.
 local function capacity(r, s, n)
 	local roomy = n < 1024 and n * 2 + 6 or floor(n * 9 / 8)
 	return math.max(n, min(n > r.max and s.most or r.max, roomy))
 end
 
--- grow adds places at the end of the string. If the instants go round the old end, those before it move to
--- the new end, the last ones first, so that none is overwritten before it has moved.
+-- grow adds places at the end of the string. If the instants go past the old end and on at the
+-- first place, those before the old end move to the new end. The last of them move first, so that
+-- none is overwritten before it has moved.
 local function grow(s, cap)
 	local more, before = cap - s.cap, s.n > 0 and beforeEnd(s, 0, s.n) or 0
 	call('SETRANGE', s.key, int(headerSize + width * cap - 1), '\0')
@@ -200,7 +207,7 @@ local function grow(s, cap)
 	s.cap = cap
 end
 
--- add puts units of now after the instants. There is room.
+-- add puts units of the instant now after the other instants. The ring has room for them.
 local function add(r, now, units, s)
 	local one = rep(encode(now + s.back), min(units, piece))
 	while units > 0 do
@@ -211,8 +218,8 @@ local function add(r, now, units, s)
 	saveHeader(r, s)
 end
 
--- writeRing writes a ring anew, with more places, or with fewer, and with units of now. A long one gets only the places of its
--- instants, and then grows in place.
+-- writeRing writes a ring anew, with units of the instant now. A long ring first gets only the
+-- places of the instants that it has, and then grows in place.
 local function writeRing(r, now, units, s)
 	local kept, cap = read(s, 0, s.n), capacity(r, s, s.n + units)
 	s.start, s.head, s.cap = headerSize, 0, s.n
@@ -228,8 +235,9 @@ local function writeRing(r, now, units, s)
 	add(r, now, units, s)
 end
 
--- save drops the dead instants, and adds those of now. A list is written anew, and so is an empty ring. Unless it
--- is long, so is one of which little is used, and one without room.
+-- save drops the instants that are not live, and adds those of now. It writes the string anew if it
+-- is a list, if the ring is empty, or if the ring is not long and has no room or uses few of its
+-- places. Otherwise it changes the ring in place.
 function ring.save(r, now, s, stored)
 	local units, need = s.added, stored + s.added
 	if s.n > stored then

@@ -1,14 +1,16 @@
--- Slots of InFlight: a log of those that are taken. The member is the slot's number, which never
--- changes, so a release or a renewal can be repeated, and never meets another action's slot. The score
--- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row, from
--- the charge's number on. The client has chosen that at random, so it can release slots without the reply.
+-- Slots of InFlight: a log of the slots that are taken. The member of an entry is the number of the
+-- slot. It never changes, so a release or a renewal can be repeated, and cannot find the slot of
+-- another action. The score is the instant of the charge or of the last renewal. The slots of one
+-- charge have numbers in a row, from the number of the charge on. The client has chosen that number
+-- at random, so it can release the slots even if it got no reply.
 --
--- What is not here is that of trail.lua, whose header says what the fields are. In slots.go it is written out. s.ids
--- are the numbers of the slots that were added, for save, and s.first is the first one of the last charge.
+-- These slots use the functions and fields of trail.lua. In Go slots.go has its own. Two more
+-- fields are s.ids, the numbers of the slots that were added, for save, and s.first, the first slot
+-- of the last charge.
 --
 -- arguments  cost, less the slots that the action has already; max; period: the lease
--- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait, or
---            0 if it has room; if the charge may be amended, the first slot's number, or 0
+-- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait,
+--            or 0 if it has room; if the charge may be amended, the first slot's number, or 0
 -- amend      1 to renew the slots or 0 to release them, period, the first slot's number, cost
 
 local call = redis.call
@@ -25,7 +27,7 @@ local function check(r, now, cost, a, s)
 	return trail.check(r, now, cost, a, s)
 end
 
--- charge takes slots. A surcharge takes none: its action has ended.
+-- charge takes slots. A surcharge takes none, because its action has ended.
 local function charge(r, now, cost, a, s, number)
 	if a.forced then return end
 	for i = 0, cost - 1 do

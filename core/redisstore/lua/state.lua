@@ -1,20 +1,21 @@
--- What the machines have in common. A script makes this module in each run, at 6 % of a charge. So
--- meter.lua and counter.lua require it where they seldom need it, and write an expiry themselves.
+-- What the machines have in common. A script makes this module in each run, which costs 6 % of a
+-- charge. Therefore meter.lua and counter.lua require it only where they seldom need it, and write
+-- an expiry themselves.
 
 local format = string.format
 
 return {
 	nonsense = 'TAILCUTSTATE: the key holds something that is not a state',
 
-	-- int is an integer below 2^53 as text. tostring would round it to 14 digits.
+	-- int returns an integer below 2^53 as text. tostring would round it to 14 digits.
 	int = function(n) return format('%d', n) end,
 
-	-- expiry is the expiry of a key in milliseconds, rounded up. at is in microseconds.
+	-- expiry returns when a key expires, in milliseconds, rounded up. at is in microseconds.
 	expiry = function(at) return format('%d', math.floor((at + 999) / 1000)) end,
 
-	unpack = table.unpack or unpack, -- Lua 5.1 has the second
+	unpack = table.unpack or unpack, -- Lua 5.1 has unpack
 
-	-- numbers are the numbers of a rule.
+	-- numbers returns the numbers in a text.
 	numbers = function(list)
 		local numbers = {}
 		for number in string.gmatch(list, '%d+') do

@@ -1,46 +1,59 @@
--- Decides charges, one after the other, all at one instant of this server's clock. Numbers are
--- integers below 2^53: microseconds since 1970, counts, parts of a microsecond.
+-- Decides charges one after the other, all at one instant of this server's clock. All subjects of a
+-- charge pass, or none does. Numbers are integers below 2^53: microseconds since 1970, counts,
+-- parts of a microsecond.
 --
--- Its keys, its arguments and its reply are in protocol.go. All subjects of a charge pass, or none does.
+-- protocol.go says what the keys, the arguments and the reply are.
 --
--- decide is Check and Commit of charge.go, for all charges: the limits of a charge are loaded and checked. If they
--- have room, each is charged. If not, each may record the refusal. Then the reading of each is replied, and each that
--- has changed is saved. A charge that is repeated is loaded before the first time and saved after the last.
+-- decide does for all charges what Check and Commit do in Go for one charge. It loads and checks
+-- the limits of a charge. If they have room, it charges each of them. If not, each may record the
+-- refusal. Then it replies the reading of each limit, and saves each state that has changed. If a
+-- charge is repeated, its states are loaded before the first time and saved after the last time.
 --
--- The functions of a machine mean what they mean in Go. Their arguments are in the same order:
+-- The functions of a machine do what they do in Go, and have their arguments in the same order:
 --
---   r     the rule: what a word says of a limit, but for its cost
+--   r     the rule: what a word says of a limit, except for its cost
 --   now   the instant of the run
---   cost  of a meter the time that the cost takes, whose part is s.costPart; of a ban policy the length of a ban by hand
+--   cost  the cost. Of a meter it is the time that the cost takes, and s.costPart is its part. Of a
+--         ban policy it is the length of a manual ban
 --   a     the ask: what a word says of all its limits
---   s     the entry: the state, fits and dirty. A function changes it, where in Go it returns another state
+--   s     the entry: the state, fits and dirty. A function changes it. In Go it returns another
+--         state
 --
--- A function on the server keeps a and s with the word, and load sets all of the state anew. No field of s becomes nil,
--- since its table would then shrink and grow.
+-- A function of the library keeps a and s with the word until the next run. load then sets all
+-- fields of the state anew. No function sets a field of s to nil, because the table would then
+-- shrink and grow.
 --
 --   args(kind, first, second, third, rest)
---                                       returns s, with r as s.rule and cost as s.cost, of what args of forms.go has sent:
---                                       three numbers as text, each "" if there are fewer, and the others in one text
+--       returns s, with r in s.rule and the cost in s.cost. It gets the numbers that args of
+--       forms.go has sent: the first three as text, each "" if there are fewer, and all others in
+--       one text
 --   load(r, key, now, s)
---   check(r, now, cost, a, s)           returns whether the rule has room
---   charge(r, now, cost, a, s, number)  number is that of the first slot that it takes
---   refuse(r, now, cost, record, s)     does not record a cost above the quota, which in Go Rule.Refuse finds out
+--   check(r, now, cost, a, s)
+--       returns whether the rule has room
+--   charge(r, now, cost, a, s, number)
+--       number is the number of the first slot that the charge takes
+--   refuse(r, now, cost, record, s)
+--       does not record a cost above the quota. In Go Rule.Refuse finds out whether a cost is
 --   read(r, now, cost, s, reply, last, amendable)
---                                       appends to the reply, and returns its new length
---   amendArgs(kind, made, ...)          returns r, t and a, of the numbers that amendArgs of forms.go has sent
---   amend(r, now, t, a, s, key)         a is how much is given back, of a meter a time; of slots whether they are
---                                       renewed. It saves s too
+--       appends to the reply, and returns its new length
+--   amendArgs(kind, made, ...)
+--       returns r, t and a, of the numbers that amendArgs of forms.go has sent. t is Taken in Go.
+--       made is the instant of the charge. a is how many units are given back, or of a meter how
+--       much time; of slots whether they are renewed
+--   amend(r, now, t, a, s, key)
+--       saves s too
 --   save(r, key, now, s)
 --
--- parse sets s.machine, r.shadow and r.failures, for which args has left room: a script parses in each run, so it makes
--- few tables, and none larger after it has made it.
+-- parse sets s.machine, r.shadow and r.failures, for which args has made the fields. A script
+-- parses in each run. Therefore it makes few tables, and lets none grow after it has made it.
 
 local clock = require 'clock'
-local parsed, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
+local parsed, known = {}, 0 -- what parse has returned for each word, up to 1,000 of them, and how many they are
 
--- parse reads a word: the ask, and its entries, one for each limit. first says which of them are the first ones of a
--- further subject. takes says whether the charge may take slots. why says whether it matters which limits have no room:
--- it does if one records refusals or is a shadow.
+-- parse reads a word. It returns the ask, which has an entry for each limit. first says which
+-- entries are the first of a further subject. takes says whether the charge may take slots. why
+-- says whether it matters which limits have no room: it does if a limit records refusals or is a
+-- shadow.
 local function parse(word)
 	local mode, patient, ahead, at = string.match(word, '^(%l)(%??):?(%d*)()')
 	local n, entries, first, takes, why = 0, {false}, false, false, false
@@ -62,15 +75,15 @@ local function parse(word)
 	if known == 1000 then parsed, known = {}, 0 end
 	local ask = {
 		charging = mode ~= 'p', patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0, amendable = mode == 'r',
-		forced = mode == 'f' or mode == 'o', quotas = mode == 'o' and 2 or 1, -- the most that a forced ask leaves
+		forced = mode == 'f' or mode == 'o', quotas = mode == 'o' and 2 or 1, -- how many quotas a forced charge may leave at most
 		n = n, entries = entries, first = first, takes = takes, why = why,
 	}
 	parsed[word], known = ask, known + 1
 	return ask
 end
 
--- lacking says which limits of a subject have no room: a shadow limit, a limit that is not InFlight, or a ban policy.
--- The subject's first limit is the i-th of the charge.
+-- lacking says whether these limits of a subject have no room: a shadow limit, a limit other than
+-- InFlight, and a ban policy. The first limit of the subject is the i-th of the charge.
 local function lacking(ask, i)
 	local short, limited, banned = false, false, false
 	repeat
@@ -89,8 +102,9 @@ local function lacking(ask, i)
 	return short, limited, banned
 end
 
--- records reports whether a rule records that its charge does not pass: records of commit.go, with the conditions of
--- Rule.Refuse. During a ban no rule does. A ban policy does if a limit of its subject has refused.
+-- records reports whether a rule records that its charge does not pass. It has the conditions of
+-- records in Go and those of Rule.Refuse. During a ban no rule records. A ban policy records if a
+-- limit of its subject has refused.
 local function records(r, s, ask, passes, limited, banned)
 	if banned or r.bans and not limited or not r.bans and s.fits then
 		return false
@@ -98,8 +112,8 @@ local function records(r, s, ask, passes, limited, banned)
 	return r.keep or r.records and (passes or not ask.patient)
 end
 
--- decide decides the charges that are not done yet. If there is only one, done is nil: a table for each run would cost
--- 4 % of a charge.
+-- decide decides the charges that have not been decided yet. done says how many those are. If there
+-- is only one charge, done is nil: a table for each run would cost 4 % of a charge.
 local function decide(keys, args, words, repeats, slots, now, reply, done)
 	local number, before, size = 0, 0, 0
 	if done then
@@ -142,7 +156,7 @@ local function decide(keys, args, words, repeats, slots, now, reply, done)
 				end
 				if passes and not (short and r.shadow) then
 					if not r.failures or ask.forced then machine.charge(r, now, cost, ask, s, slots and slots[taken + time]) end
-				elseif charging then -- what passes may still be refused by a shadow limit
+				elseif charging then -- a shadow limit may have no room for a charge that passes
 					machine.refuse(r, now, cost, records(r, s, ask, passes, limited, banned), s)
 				end
 				size = machine.read(r, now, cost, s, reply, size, amendable)
@@ -161,7 +175,8 @@ local function decide(keys, args, words, repeats, slots, now, reply, done)
 	end
 end
 
--- fail replies the error of the charge at which decide has ended, which is then done.
+-- fail replies an error for the charge at which decide has failed, and notes that this charge is
+-- decided.
 local function fail(problem, args, words, repeats, reply, done)
 	problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
 	local number, replied = 1, 0
@@ -173,11 +188,12 @@ local function fail(problem, args, words, repeats, reply, done)
 	for _ = 1, times do
 		reply[#reply + 1] = problem
 	end
-	local ask = parsed[args[math.min(number, words)]] or error(problem, 0) -- no word of this store
+	local ask = parsed[args[math.min(number, words)]] or error(problem, 0) -- the word is not from this store
 	if done then
 		done.charges, done.keys, done.replied = number, done.keys + ask.n, #reply
 	end
-	-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.
+	-- A replica has written nothing. The client then leaves it. Redis 6.2 puts the line number
+	-- before the error.
 	return string.match(problem, '^!(READONLY.*)') or string.match(problem, '^!@[^-]*%-(READONLY.*)')
 end
 
@@ -198,7 +214,8 @@ return function(keys, args)
 	if #keys > (parsed[args[1]] or parse(args[1])).n then
 		done = {charges = 0, keys = 0, replied = 0}
 	end
-	-- An error fails one charge, and decide goes on after it. A pcall for each charge would cost more.
+	-- An error fails one charge, and decide goes on with the next one. A pcall for each charge
+	-- would cost more.
 	while true do
 		local ok, problem = pcall(decide, keys, args, words, repeats, slots, now, reply, done)
 		local replica = not ok and fail(problem, args, words, repeats, reply, done)

@@ -1,25 +1,30 @@
--- Sliding windows, which keep a log, and moving windows, which keep a ring. Slots of InFlight are entries of a log too.
+-- Sliding windows, which keep a log, and moving windows, which keep a ring. The slots of InFlight
+-- are entries of a log too.
 --
--- In trail.go a charge changes the queue at once. Here the queue is in Redis: charges count what they add, and save
--- writes it, after the last of the charges that are repeated. They have one instant, so a charge needs to know only
--- these numbers. slots.lua, log.lua and ring.lua use them too:
+-- In Go a charge changes the queue at once. Here the queue is in Redis. Charges count what they
+-- add, and save writes that after the last of the charges that are repeated. All that they add has
+-- one instant, so a charge needs only these fields of s:
 --
 --   newest    the newest entry in Redis, or false
---   behind    as in Go: how far the clock has stepped back. shift is part of save
---   stored    how many entries in Redis are live; false until it is needed, since to find that out takes a command.
---             Only trail.lua uses it
---   added     how many entries have been added since, all of them with the instant of the run
---   admitted  how many of them are admitted. They come first, and the rest has been refused
---   most      how many may count: max, or what a forced ask may leave
---   wait      as read replies it, since to find it out takes a command
+--   behind    how far the clock has stepped back, as in Go. save moves the entries back
+--   stored    how many entries in Redis are live. It is false until it is needed, because to count
+--             them takes a command. Only trail.lua uses it
+--   added     how many entries have been added since they were loaded, all of them at the instant
+--             of the run
+--   admitted  how many of the added entries are admitted actions. They come first. The others are
+--             refused attempts
+--   most      how many entries may count: max, or what a forced charge may leave
+--   wait      the wait that read replies. It is kept, because to compute it takes a command
 --
--- A queue is log.lua or ring.lua. The functions of both, and what does it in queue.go:
+-- The queue is log.lua or ring.lua. Both have these functions:
 --
---   load(s, key)               sets key, which the others use, and newest
---   fromNewest(s, i)           at, but i counts from the newest, which is the 0th; nil if there is none
---   live(s, after)             len less dead(after)
---   remove(r, made, units, s)  remove, and in amend of trail.go what finds the entries
---   save(r, now, s, stored)    shift, push and drop; of the entries in Redis, stored are live
+--   load(s, key)               sets key, which the other functions use, and newest
+--   fromNewest(s, i)           returns the i-th entry counted from the newest, which is the 0th;
+--                              nil if there is none. In Go at counts from the oldest
+--   live(s, after)             returns how many entries are later than an instant
+--   remove(r, made, units, s)  removes entries of the instant made. In Go amend finds them
+--   save(r, now, s, stored)    does what shift, push and drop do in Go. stored of the entries in
+--                              Redis are live
 --
 -- arguments  cost, max, period
 -- reply      1 if it has room, plus twice the count; the time until its full quota is
@@ -27,7 +32,7 @@
 -- amend      units, period, max
 
 local max, min = math.max, math.min
-local maxOwed = 70000000 -- the most entries that an ask above the quota leaves: a string cannot hold 74 million
+local maxOwed = 70000000 -- the most entries that a charge above the quota leaves: a string has no room for 74 million
 
 local function args(kind, cost, quota, period)
 	return {
@@ -45,8 +50,8 @@ local function load(r, key, now, s)
 	s.added, s.admitted, s.stored, s.most, s.dirty = 0, 0, not s.newest and 0, r.max, s.behind > 0
 end
 
--- wait is how long it takes until free of trail.go. It reads one entry only: the newest one that must have left
--- the window.
+-- wait returns how long it takes until a cost has room, as free does in Go. It reads one entry
+-- only: the newest of those that must leave the window first.
 local function wait(r, now, cost, s)
 	local last = r.max - cost -- counted from the newest
 	if last < s.added then return r.period end
@@ -54,14 +59,15 @@ local function wait(r, now, cost, s)
 	return at and max(0, at - s.behind + r.period - now) or 0
 end
 
--- stored is how many entries in Redis are within the period.
+-- stored returns how many entries in Redis are within the period.
 local function stored(r, now, s)
 	s.stored = s.stored or r.queue.live(s, now - r.period + s.behind)
 	return s.stored
 end
 
--- live is how many entries are within the period. If refusals are recorded too, the newest max
--- stay, or more if a limiter with a higher max wrote them, or an ask above the quota.
+-- live returns how many entries count. If refusals are recorded too, only the newest max entries
+-- count. More of them count if a limiter with a higher max, or a charge above the quota, has
+-- written them.
 local function live(r, now, s)
 	local kept = stored(r, now, s)
 	return min(kept + s.added, max(r.max, kept + s.admitted))
@@ -102,7 +108,7 @@ local function amendArgs(kind, made, units, period, quota)
 end
 
 local function amend(r, now, t, units, s)
-	if not s.newest or s.newest + r.period <= now then return end -- it is over, and the key lives for the rest of the millisecond
+	if not s.newest or s.newest + r.period <= now then return end -- the window is over; Redis keeps the key for the rest of the millisecond
 	if r.records and r.queue.live(s, now - r.period) >= r.max then
 		return -- older entries that still count may have been dropped for newer ones
 	end

@@ -1,7 +1,8 @@
 package batch
 
-// The client: its servers, and opening connections. That takes several round trips, so a sender opens its connection
-// before it takes calls: those that time out meanwhile are not sent.
+// The client of go-redis: its servers, its connections, and sending a command. To open a connection
+// takes several round trips. A sender opens its connection before it takes calls, so that calls
+// that time out meanwhile are not sent.
 
 import (
 	"cmp"
@@ -19,18 +20,18 @@ import (
 	"github.com/tailcut/tailcut/core/notice"
 )
 
-// A redisClient is a client of go-redis: its servers, the connections to them, and commands.
+// A redisClient is a client of go-redis.
 type redisClient struct {
 	rdb      redis.UniversalClient
 	timeout  time.Duration
-	single   bool          // the client is for a single server
-	heeds    bool          // and heeds deadlines
-	reached  atomic.Bool   // a command was answered
-	panicked notice.Rarely // the client or a hook of it
+	single   bool          // the client is for one server
+	heeds    bool          // the client is for one server and heeds deadlines
+	reached  atomic.Bool   // a server has answered a command
+	panicked notice.Rarely // when to log that the client or one of its hooks has panicked
 }
 
-// Server returns the address of the server that has a key, on a Cluster or a Ring. It is empty
-// otherwise, and before the first answer.
+// Server returns the address of the server that has a key, on a Cluster or a Ring. For another
+// client, and before the first answer, it returns "".
 func (c *redisClient) Server(key string) string {
 	if server := c.known(key); server != nil && !c.single {
 		return server.Options().Addr
@@ -38,8 +39,8 @@ func (c *redisClient) Server(key string) string {
 	return ""
 }
 
-// known returns the client of the server that has a key, or nil if it is not known. Before the
-// first answer a Cluster's client would have to ask Redis.
+// known returns the client of the server that has a key, or nil if the server is not known. Before
+// the first answer a client for a Cluster would have to ask Redis, so known returns nil.
 func (c *redisClient) known(key string) *redis.Client {
 	if !c.single && !c.reached.Load() {
 		return nil
@@ -68,7 +69,7 @@ func (c *redisClient) server(ctx context.Context, key string) (server *redis.Cli
 	return server
 }
 
-// connections returns how many a client can use.
+// connections returns how many connections a client may use.
 func connections(server *redis.Client) int {
 	o := server.Options()
 	if o.MaxActiveConns > 0 {
@@ -77,28 +78,30 @@ func connections(server *redis.Client) int {
 	return o.PoolSize
 }
 
-// heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
-// that the client runs in the caller's goroutine must heed it. The Dialer need not: the client
-// dials in another goroutine.
+// heedsDeadlines reports whether a caller who sends its own call returns at its deadline.
+// Everything that the client runs in the goroutine of the caller must heed the deadline. The Dialer
+// need not, because the client dials in another goroutine.
 func heedsDeadlines(o *redis.Options) bool {
-	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // if negative, it sets no deadlines
+	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // with a negative timeout the client sets no deadlines
 		o.Limiter == nil && o.OnConnect == nil &&
 		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
 }
 
-// askForMasters has a Cluster's client look for new masters, at most five times a second. By
-// itself it does so when it retries a command, which these commands forbid, or once a minute.
+// askForMasters has the client of a Cluster look for new masters, which it does at most five times
+// a second. Otherwise the client looks once a minute, and when it retries a command. It retries no
+// command of this package.
 func (c *redisClient) askForMasters() {
 	if c, ok := c.rdb.(interface{ ReloadState(context.Context) }); ok {
 		c.ReloadState(context.Background())
 	}
 }
 
-// openTime is how long opening a connection may take, in timeouts.
+// openTime is how long the client may take to open a connection, as a multiple of the timeout.
 const openTime = 10
 
-// connect opens connections to all servers. Of a client for a single server it reports how long an answer took. It
-// calls each for each server, whose address is empty if there is one only.
+// connect opens connections to all servers, and then calls each for each server. If the client is
+// for one server, connect calls report with the time that an answer took, and the server's name is
+// "". Otherwise the name is the server's address.
 func (c *redisClient) connect(ctx context.Context, report func(*redis.Client, time.Duration), each func(string, Send) error) (err error) {
 	defer c.guard(&err)
 	warm := func(ctx context.Context, server *redis.Client) (err error) {
@@ -132,12 +135,12 @@ func (c *redisClient) connect(ctx context.Context, report func(*redis.Client, ti
 	return each("", sendTo(ctx, c.rdb))
 }
 
-// warm opens connections to a server, and returns how long an answer took. Pings that are under way together have one
-// connection each.
+// warm opens connections to a server, and returns how long an answer took. It sends several pings
+// at once, because each of them needs a connection.
 func (c *redisClient) warm(ctx context.Context, server *redis.Client) (took time.Duration, err error) {
 	ping := func() (err error) {
 		defer c.guard(&err)
-		if err = server.Ping(ctx).Err(); redis.HasErrorPrefix(err, "NOPERM") { // on a connection that is open
+		if err = server.Ping(ctx).Err(); redis.HasErrorPrefix(err, "NOPERM") { // then the connection is open
 			return nil
 		}
 		return err
@@ -161,10 +164,10 @@ func (c *redisClient) warm(ctx context.Context, server *redis.Client) (took time
 	return took, err
 }
 
-// Holds reports whether the client ignores deadlines, and by its ReadTimeout holds a connection for longer than a batch
-// may take.
+// Holds reports whether the client ignores deadlines and holds a connection for longer than a batch
+// may take. read is the client's ReadTimeout, which says for how long it does.
 func (c *redisClient) Holds() (read time.Duration, holds bool) {
-	heeds := true // a client of another type tells nothing
+	heeds := true // a client of another type does not say
 	switch rdb := c.rdb.(type) {
 	case interface{ Options() *redis.Options }:
 		heeds, read = rdb.Options().ContextTimeoutEnabled, rdb.Options().ReadTimeout
@@ -173,10 +176,10 @@ func (c *redisClient) Holds() (read time.Duration, holds bool) {
 	case interface{ Options() *redis.RingOptions }:
 		heeds, read = rdb.Options().ContextTimeoutEnabled, rdb.Options().ReadTimeout
 	}
-	return read, !heeds && (read <= 0 || read > batchTime*c.timeout) // without a ReadTimeout it is held for ever
+	return read, !heeds && (read <= 0 || read > batchTime*c.timeout) // without a ReadTimeout the client holds it for ever
 }
 
-// Ask calls do, which sends commands to the server of a key. These do not queue with the waiting
+// Ask calls do, which sends commands to the server of a key. These commands do not queue with the
 // calls.
 func (c *redisClient) Ask(key string, do func(send Send) error) (err error) {
 	defer c.guard(&err)
@@ -189,7 +192,7 @@ func (c *redisClient) Ask(key string, do func(send Send) error) (err error) {
 	return do(sendTo(ctx, client))
 }
 
-// ensureConnection sees to it that the client has a connection to the server of a key.
+// ensureConnection has the client open a connection to the server of a key, unless one is idle.
 func (c *redisClient) ensureConnection(key string) (err error) {
 	defer c.guard(&err)
 	if server := c.known(key); server != nil && server.PoolStats().IdleConns > 0 {
@@ -198,7 +201,8 @@ func (c *redisClient) ensureConnection(key string) (err error) {
 	return c.withServer(nil, key, func(_ context.Context, server *redis.Client) error { return c.firstPong(server, 1) })
 }
 
-// withServer calls do with a server, or with that of a key, if the client can tell which it is.
+// withServer calls do with a server. If server is nil, that is the server of the key. If the client
+// cannot tell which server that is, withServer does nothing.
 func (c *redisClient) withServer(server *redis.Client, key string, do func(context.Context, *redis.Client) error) (err error) {
 	defer c.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)
@@ -212,8 +216,8 @@ func (c *redisClient) withServer(server *redis.Client, key string, do func(conte
 	return do(ctx, server)
 }
 
-// dialAndPing opens a connection to a server, pings it, and returns how long the answer took. One that
-// closes the connection is there too.
+// dialAndPing opens a connection to a server, pings the server, and returns how long the answer
+// took. If the server closes the connection instead, that counts as an answer.
 func (c *redisClient) dialAndPing(ctx context.Context, server *redis.Client) (took time.Duration, err error) {
 	o := server.Options()
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
@@ -233,11 +237,13 @@ func (c *redisClient) dialAndPing(ctx context.Context, server *redis.Client) (to
 	return time.Since(start), nil
 }
 
-// firstPong pings a server n times at once, each on a separate connection, and returns when the
-// first ping is answered. The other pings go on, because a client that is canceled while it opens a
-// connection keeps the connection as idle. Pings that may be needed are repeated on new
-// connections. The others only close dead connections: if they were repeated, they would take the
-// first new connections from the calls.
+// firstPong sends n pings to a server at once, each on its own connection, and returns when the
+// first one is answered.
+//
+// The other pings go on, because a client that is canceled while it opens a connection keeps the
+// connection as idle. The client repeats the first manyBatches pings on new connections. It does
+// not repeat the others, which only close dead connections: they would take the first new
+// connections from the calls.
 func (c *redisClient) firstPong(server *redis.Client, n int) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)
 	errs := make(chan error, n)
@@ -266,7 +272,7 @@ func (c *redisClient) firstPong(server *redis.Client, n int) (err error) {
 	return err
 }
 
-// process sends a command once. If it has no key, it goes to the server of that key.
+// process sends a command once. If the command has no key, it goes to the server of the given key.
 func (c *redisClient) process(ctx context.Context, key string, args []any, keyAt int8) ([]any, error) {
 	var client processor = c.rdb
 	if keyAt == 0 {
@@ -281,12 +287,12 @@ func (c *redisClient) process(ctx context.Context, key string, args []any, keyAt
 	return reply, err
 }
 
-// A processor is a client.
+// A processor is a client of one server or of several.
 type processor interface {
 	Process(context.Context, redis.Cmder) error
 }
 
-// sendTo returns what sends commands by a client.
+// sendTo returns a Send that uses a client.
 func sendTo(ctx context.Context, client processor) Send {
 	return func(args []any, keyAt int8) ([]any, error) {
 		cmd := command{redis.NewCmd(ctx, args...)}
@@ -302,16 +308,17 @@ func sendTo(ctx context.Context, client processor) Send {
 	}
 }
 
-// command is a Redis command that the client does not retry: if a charge was sent and not
-// answered, it may have been taken. A Cluster's client still repeats it after MOVED, ASK and
-// READONLY. Then nothing was written: a server's role does not change while a script runs.
+// A command is a Redis command that the client does not retry: if a charge was sent and not
+// answered, Redis may have run it. The client of a Cluster still repeats a command after the errors
+// MOVED, ASK and READONLY. Then Redis has written nothing, because the role of a server does not
+// change while a script runs.
 type command struct{ *redis.Cmd }
 
-// NoRetry turns the client's retries off.
+// NoRetry makes the client not retry the command.
 func (command) NoRetry() bool { return true }
 
-// guard turns a panic of the client or one of its hooks into an error: otherwise it would end the
-// process. It logs one a minute. It is deferred.
+// guard turns a panic of the client or of one of its hooks into an error, because the panic would
+// end the process. It logs one panic a minute. The caller defers guard.
 func (c *redisClient) guard(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("panic: %v", v)
@@ -322,7 +329,7 @@ func (c *redisClient) guard(err *error) {
 	}
 }
 
-// isReply reports whether an error is Redis's reply.
+// isReply reports whether an error is a reply of Redis.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)

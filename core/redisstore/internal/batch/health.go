@@ -1,6 +1,6 @@
 package batch
 
-// Whether a server answers, and finding out.
+// Whether a server answers, and how the queue finds out.
 
 import (
 	"context"
@@ -12,53 +12,56 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A state says whether batches are sent to a server. If a call has no answer, its connection may be dead, or the
-// server. This is all that changes the state of a lane:
+// A state says whether batches are sent to a server. If a call has no answer, its connection may be
+// dead, or the server. Only these functions change the state of a lane:
 //
 //	queueUp     no connection can be opened: cut or mute
-//	unanswered  what was sent has no answer: cut or mute
-//	conclude    a check: if a new connection answers, trial; if it is refused, cut
-//	answers     what was sent has an answer: up
+//	unanswered  a batch has no answer: cut or mute
+//	conclude    a check has ended: trial if a new connection has an answer, cut if it was refused
+//	answers     a batch has an answer: up
 //
-// A check opens a connection by itself: if a client cannot connect, it tries for longer than the timeout before
-// it returns an error. Its failures add up too: after PoolSize of them it tries only once a second. If no
-// connection can be opened, the callers get the error at once. If the new connection answers and the old ones
-// did not, the check asks all idle ones at once, so that the dead ones go together. With the first that
-// answers, a batch tries again.
+// A check opens its own connection. The client is too slow for that: if it cannot connect, it tries
+// for longer than the timeout before it returns an error, and after PoolSize failures it tries only
+// once a second. If no connection can be opened, the callers get the error at once.
+//
+// If the new connection has an answer and the old ones had none, the check pings all idle
+// connections at once, so that the client closes all dead ones together. After the first pong one
+// batch is sent as a trial.
 type state int
 
 const (
 	up    state = iota
-	trial       // one batch may be under way, until there is an answer
+	trial       // one batch may be under way, until it has an answer
 	cut         // down: a connection was closed, or could not be opened
-	mute        // down: what was sent had no answer in time
+	mute        // down: a batch had no answer in time
 )
 
-// down reports whether nothing is sent.
+// down reports whether no batch is sent.
 func (s state) down() bool { return s > trial }
 
 const (
-	maxChecks  = 4                      // under way at a time, since a Dialer may hang
-	maxRecheck = 100 * time.Millisecond // from a connection that was closed to the next check, at most
+	maxChecks  = 4                      // how many checks may be under way, because a Dialer may hang
+	maxRecheck = 100 * time.Millisecond // the longest time from a closed connection to the next check
 )
 
-// health is whether the server of a lane answers, and the checks that find out.
+// health is the state of a server, and the checks that find out whether it answers.
 type health struct {
 	state
 	answered time.Time // when the last answer came
 
-	checks    int       // under way
-	recheck   time.Time // the next one does not begin earlier
-	replacing bool      // one of them replaces dead connections
+	checks    int       // how many checks are under way
+	recheck   time.Time // when the next check may begin
+	replacing bool      // a check is replacing dead connections
 }
 
-// worsen notes that a server is down. Of two reasons it keeps the worse.
+// worsen sets a state, unless the present state is as bad or worse.
 func (h *health) worsen(to state) { h.state = max(h.state, to) }
 
 // answers notes that a server has answered.
 func (h *health) answers(now time.Time) { h.state, h.answered, h.recheck = up, now, time.Time{} }
 
-// unanswered takes the error of a batch that has no answer, or of a call that was in none.
+// unanswered notes that a batch has no answer. If b is nil, the call was in no batch, and
+// unanswered does nothing.
 func (l *lane) unanswered(b *batch, err error) {
 	h, s := &l.health, stateAfter(err)
 	if b == nil || !b.senders.current() || s == mute && h.answered.After(b.sent) {
@@ -71,7 +74,7 @@ func (l *lane) unanswered(b *batch, err error) {
 }
 
 // stateAfter returns the state of a server after an error. If the error says nothing about the
-// server, that is up, which makes no state worse.
+// server, that is up, which worsen ignores.
 func stateAfter(err error) state {
 	var op *net.OpError
 	switch {
@@ -89,7 +92,7 @@ func isLate(err error) bool {
 	return errors.As(err, &late) && late.Timeout()
 }
 
-// startCheck starts a check, unless there was one lately.
+// startCheck starts a check, unless too many are under way or the last one was a short time ago.
 func (l *lane) startCheck(now time.Time) {
 	h := &l.health
 	if h.checks < maxChecks && (h.down() || h.checks == 0) && !now.Before(h.recheck) {
@@ -101,8 +104,9 @@ func (l *lane) startCheck(now time.Time) {
 	}
 }
 
-// recoverLane finds out whether the server of a lane answers on a new connection. If it does, dead connections are
-// replaced, the senders that may hang are abandoned, and new ones send the calls that queue. began is the state in which the check began.
+// recoverLane checks whether the server of a lane answers on a new connection. If it does,
+// recoverLane replaces dead connections, abandons the senders, which may hang, and starts new ones.
+// began is the state in which the check began.
 func (q *Queue) recoverLane(l *lane, key string, began state) {
 	server, took, err := q.check(l.server, key, began)
 	replaces := q.checked(l, began, server, err)
@@ -112,9 +116,9 @@ func (q *Queue) recoverLane(l *lane, key string, began state) {
 	q.conclude(l, replaces, err)
 }
 
-// check pings a server on a new connection, and returns how long the answer took. The server is
-// known, or else it is the one that has key. If began is up, check pings only if the client has no
-// connection. If check did not ping, or cannot tell which server has the key, server is nil.
+// check pings a server on a new connection, and returns how long the answer took. If known is nil,
+// that is the server of the key. If began is up, check pings only if the client has no connection.
+// If check did not ping, or cannot tell which server has the key, server is nil.
 func (q *Queue) check(known *redis.Client, key string, began state) (server *redis.Client, took time.Duration, err error) {
 	err = q.withServer(known, key, func(ctx context.Context, s *redis.Client) (err error) {
 		if began.down() || s.PoolStats().TotalConns == 0 {
@@ -126,7 +130,8 @@ func (q *Queue) check(known *redis.Client, key string, began state) (server *red
 	return server, took, err
 }
 
-// checked ends a check. It reports whether this one is to replace dead connections: only one at a time does.
+// checked notes that a check has ended. It reports whether this check should replace dead
+// connections. Only one check does that at a time.
 func (q *Queue) checked(l *lane, began state, server *redis.Client, err error) (replaces bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,8 +145,9 @@ func (q *Queue) checked(l *lane, began state, server *redis.Client, err error) (
 	return replaces
 }
 
-// replaceDead sees to it that the client has a connection that works. If the open ones may be dead, it asks all that
-// are idle, and one more. If the server is slow, they have twice as long as the new connection took.
+// replaceDead returns when the client has a connection that works. If the open connections may be
+// dead, it pings on all that are idle, and on a new one. If the server is slow, a ping has twice
+// the time that the check took.
 func (q *Queue) replaceDead(server *redis.Client, began state, took time.Duration) error {
 	switch {
 	case server == nil:
@@ -152,7 +158,8 @@ func (q *Queue) replaceDead(server *redis.Client, began state, took time.Duratio
 	return q.firstPong(server, 1)
 }
 
-// conclude has sending go on if dead connections were replaced. If the server refuses connections, it ends all calls.
+// conclude ends a check. If dead connections were replaced, it starts to send again. If the server
+// refuses connections, it ends all calls.
 func (q *Queue) conclude(l *lane, replaced bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

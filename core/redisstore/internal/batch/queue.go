@@ -1,32 +1,39 @@
-// Package batch sends calls to Redis, and answers each within a timeout, whatever the client
-// does. Calls that may share a command are sent in batches. An [Exchange] makes a command of the calls
-// of a batch, and gives each its part of the reply.
+// Package batch sends calls to Redis, and answers each call within a timeout, whatever the client
+// does. Calls that may share a command are sent together, in a batch. An [Exchange] makes a command
+// of the calls of a batch, and gives each call its part of the reply.
 //
 // A call goes through these steps:
 //
-//	join       queue.go    It queues in the lane of its server. If fewer batches are under way than may be
-//	                       (most), another goroutine starts to send, or the caller sends by itself.
-//	next       send.go     A sender has the client open a connection (ensureConnection), and waits until batches
-//	                       are far enough apart (gap). It takes what queues, up to a weight (take).
-//	sendBatch  send.go     It sends the batch, notes how long the answer took (learn), and wakes the callers.
-//	tick       queue.go    If the timeout ends before, a timer ends the call.
+//	join       queue.go  The call is put into the queue of its server. If fewer batches are under
+//	                     way than allowed (most), another goroutine starts to send, or the caller
+//	                     sends the call itself.
+//	next       send.go   A goroutine that sends has the client open a connection
+//	                     (ensureConnection), and waits until batches are far enough apart (gap).
+//	                     It takes calls from the queue, up to a weight (take).
+//	sendBatch  send.go   It sends the batch, notes how long the answer took (learn), and wakes the
+//	                     callers.
+//	tick       queue.go  If the timeout ends before there is an answer, a timer ends the call.
 //
-// Two batches may be under way. If there are fewer, a call is sent at once. If there are two, calls queue, and
-// the next batch takes them together. So batching does not delay an idle process, and a busy process fills
-// its batches. These rules are for the rest (pacing in send.go, health.go):
+// Two batches may be under way to a server. If fewer are under way, a call is sent at once.
+// Otherwise calls queue, and the next batch takes them together. Therefore an idle process does not
+// wait for a batch to fill, and a busy process fills its batches. Other rules are for servers that
+// are far away, busy or lost:
 //
-//   - The server is far away: one batch may be under way for each millisecond of the response time. They
-//     are spread over it, so a call may have to wait until its batch starts.
-//   - The process or Redis is too busy: batches become smaller (learn), and a call that would be answered
-//     too late is not sent (shed). So at most the calls of the batches under way are charged without an answer.
-//   - Calls have no answer: nothing is sent until a new connection answers, and idle ones that do not are
-//     closed (recoverLane).
-//   - The client cannot connect: the queue finds out sooner than the client, and its callers get the error
-//     at once (recoverLane).
+//   - The server is far away: one batch may be under way for each millisecond of the response time.
+//     These batches are spread over the response time, so a call may have to wait until its batch
+//     starts.
+//   - The process or Redis is too busy: batches become smaller (learn), and a call whose answer
+//     would be too late is not sent (shed). So only the calls of batches under way can be charged
+//     without an answer.
+//   - Calls have no answer: nothing is sent until a new connection answers. Idle connections that
+//     do not answer are closed (recoverLane).
+//   - The client cannot connect: the queue finds that out sooner than the client, and its callers
+//     get the error at once (recoverLane).
 //
-// On a Cluster or Ring every call is sent alone, since each node answers only for its own keys. So it is behind a
-// proxy that refuses keys of several users in one command, or sends it to the server of the first (SendApart).
-// No more commands are under way to a server than the client has connections for it.
+// On a Cluster or Ring every call is sent alone, because a node answers only for its own keys. The
+// same holds if a proxy refuses keys of several users in one command, or sends the command to the
+// server of its first key (SendApart). A server has no more commands under way than the client has
+// connections to it.
 package batch
 
 import (
@@ -43,37 +50,37 @@ import (
 // ErrBusy says that too many calls are waiting for an answer. The call was not sent.
 var ErrBusy = errors.New("too many calls are waiting for an answer")
 
-// A Call is what one caller asks: a charge, or a command.
+// A Call is what one caller sends: a charge, or a command.
 type Call struct {
-	Keys    []string // the first one says which server the call is for
-	Word    any      // of a charge: what is asked of the keys, a string
-	Size    int      // of a charge: values in its reply
-	Weight  int      // of a charge in a batch; 0: the call is sent alone
-	Number  int64    // of a charge that may take slots: the number of the first one; 0: it takes none
-	Command Command  // nil: a charge
+	Keys    []string // the first key says which server the call is for
+	Word    any      // the charge as a string, for the Exchange
+	Size    int      // how many values the reply to the charge has
+	Weight  int      // how long Redis takes for the charge; 0 if the call must be sent alone
+	Number  int64    // the number of the first slot that the charge may take; 0 if it takes none
+	Command Command  // nil if the call is a charge
 
-	// The Exchange sets Reply and Err. For a Command the sender sets them.
-	Reply []any // not nil, unless there is an error
+	// The Exchange sets Reply and Err of a charge. For a Command the queue sets them.
+	Reply []any // not nil unless there is an error
 	Err   error
 
-	Lost bool // set by Do: it was sent, and has no answer
+	Lost bool // Do sets it if the call was sent, and has no answer
 
 	since         time.Time
-	lane          *lane         // that it is in; nil: it has ended
-	before, after *Call         // in the lane
-	batch         *batch        // nil: not sent
-	done          chan struct{} // closed when it has ended
-	err           error         // why it has ended without a reply; set before
+	lane          *lane         // where the call queues; nil if it has ended
+	before, after *Call         // its neighbours in the lane
+	batch         *batch        // nil if the call was not sent
+	done          chan struct{} // closed when the call has ended
+	err           error         // why the call has ended without a reply; set before done is closed
 }
 
 // An Exchange sends charges to Redis in one command. It sets the Reply or the Err of each charge.
-// If it sets neither for a charge, that charge gets the error that Exchange returns. It sends a
-// charge again only if Redis has not run it. If it returns an [Apart], each charge is sent again in
-// a separate command.
+// If it sets neither of a charge, that charge gets the error that Exchange returns. Exchange may
+// send a charge again only if Redis has not run it. If Exchange returns an [Apart], the queue sends
+// each charge again in a separate command.
 type Exchange func(send Send, calls []*Call) error
 
-// Apart is a reply of Redis that refuses several keys in one command, and would allow each alone.
-// Nothing has run.
+// Apart is the error of a command that Redis refuses because it has several keys. Redis would allow
+// each key alone, and has run nothing.
 type Apart struct{ Reply error }
 
 func (a Apart) Error() string { return a.Reply.Error() }
@@ -81,12 +88,12 @@ func (a Apart) Error() string { return a.Reply.Error() }
 // A Command sends a call that is not a charge.
 type Command func(send Send) (reply []any, err error)
 
-// A Send sends a command once. keyAt is the index of its first key. If the command has none, keyAt
-// is 0, and the command goes to the server that has the keys of the calls. A reply that is not an
-// array is returned as an array of one.
+// A Send sends a command once. keyAt is the index of the first key in args. If the command has no
+// key, keyAt is 0, and the command goes to the server that has the keys of the calls. If the reply
+// is not an array, Send returns an array with the reply in it.
 type Send func(args []any, keyAt int8) (reply []any, err error)
 
-// end answers the caller of a call, if it still waits.
+// end ends a call and wakes its caller. If the call has ended already, end does nothing.
 func (c *Call) end(err error) {
 	if c.lane == nil {
 		return
@@ -107,15 +114,16 @@ type Queue struct {
 	exchange Exchange
 	sharded  atomic.Bool // two keys may be on two servers
 
-	// mu guards all fields below, the lanes, and each call's place. Methods of Queue lock it. The methods lane and
-	// startTicking, and those of Call, of lane and of its parts, are called with mu held.
+	// mu guards all fields below, the lanes, and the place of each call. Methods of Queue lock mu.
+	// These methods are called with mu held: lane, startTicking, and the methods of Call, of lane
+	// and of the parts of a lane.
 	mu       sync.Mutex
 	lanes    map[route]*lane
 	maxCalls int  // of a lane
 	ticking  bool // the timer is set
 }
 
-// New makes a queue. It sends nothing.
+// New makes a queue, and sends nothing.
 func New(rdb redis.UniversalClient, timeout time.Duration, exchange Exchange) *Queue {
 	q := &Queue{redisClient: redisClient{rdb: rdb, timeout: timeout}, exchange: exchange, lanes: map[route]*lane{}, maxCalls: maxCalls}
 	client, single := rdb.(*redis.Client)
@@ -125,7 +133,8 @@ func New(rdb redis.UniversalClient, timeout time.Duration, exchange Exchange) *Q
 }
 
 // Do sends a call and waits for its reply. If there is no reply within the timeout, the error is
-// context.DeadlineExceeded. If the caller's context ends before the call is sent, it is not sent.
+// context.DeadlineExceeded. If the caller's context ends before the call is sent, the call is not
+// sent.
 func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -138,7 +147,7 @@ func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 	left := ctx.Done()
 	if own != nil {
 		q.sendDirect(own)
-		left = nil // the answer is there
+		left = nil // the call has ended
 	}
 	select {
 	case <-c.done:
@@ -157,8 +166,8 @@ func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 	return c.Reply, nil
 }
 
-// join queues a call, and starts to send if need be. If the caller is to send its call itself,
-// join returns its batch.
+// join puts a call into the queue of its server, and starts to send if fewer batches are under way
+// than allowed. If the caller should send the call itself, join returns a batch of that call.
 func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	r := route{server: q.known(c.Keys[0]), alone: c.Weight == 0 || q.sharded.Load()}
 	q.mu.Lock()
@@ -182,10 +191,15 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	return own, nil
 }
 
-// mayBeDirect reports whether the caller may send its call itself: another goroutine would take
-// 30 of 70 us. The client must heed deadlines, since the caller cannot leave before. Nothing may
-// be under way, and the last batch must have been answered, so that the client has a connection.
-// The caller's own deadline may not be earlier: the client closes a connection at a deadline.
+// mayBeDirect reports whether the caller may send its call itself. Another goroutine would take 30
+// of 70 us. These conditions must hold:
+//
+//   - The client heeds deadlines, because a caller who sends cannot leave before the client
+//     returns.
+//   - No batch is under way.
+//   - The last batch was answered, so that the client has a connection.
+//   - The caller's own deadline is not earlier than the timeout, because the client closes a
+//     connection at a deadline.
 func (l *lane) mayBeDirect(ctx context.Context, now time.Time) bool {
 	if !l.q.heeds || l.pacing.alone || l.senders.running > 0 || l.health.state != up || !l.q.reached.Load() {
 		return false
@@ -194,12 +208,12 @@ func (l *lane) mayBeDirect(ctx context.Context, now time.Time) bool {
 	return !ends || end.Sub(now) >= l.q.timeout
 }
 
-// late returns after how long a call is late.
+// late returns how long a call waits until tick checks whether the client has a connection.
 func (q *Queue) late() time.Duration { return min(q.timeout/8, 10*time.Millisecond) }
 
-// startTicking sets the timer of all calls, unless it is set. A timer for each call would take a
-// twentieth of the client's time if there are many calls. If they come one at a time, it would wake
-// another thread each time.
+// startTicking starts the timer that all calls share, unless it runs. A timer for each call would
+// take a twentieth of the process's time if there are many calls. If calls come one at a time, it
+// would wake another thread for each of them.
 func (q *Queue) startTicking() {
 	if !q.ticking {
 		q.ticking = true
@@ -207,8 +221,9 @@ func (q *Queue) startTicking() {
 	}
 }
 
-// tick ends the calls whose timeout is over, because a client may not keep to it. If no answer came
-// to what was sent, or if a call is late and the client has no connection, a check finds out why.
+// tick ends the calls whose timeout is over, because a client may not heed the timeout. It also
+// starts a check if the server is down, or if a call has waited for long. In the second case the
+// check pings only if the client has no connection.
 func (q *Queue) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -239,28 +254,28 @@ func (q *Queue) tick() {
 	}
 }
 
-// maxCalls bounds the calls of a lane. So it bounds memory if a server hangs, and calls to
-// other servers still have room.
+// maxCalls bounds the calls that wait for one server. So it bounds memory if a server hangs, while
+// there is room for the calls to other servers.
 const maxCalls = 8192
 
-// A lane has the calls to a server, and what is known of it. A server has one lane for calls that may share a
-// command, and one for those that are sent alone.
+// A lane has the calls to a server, and what is known of the server. A server has at most two
+// lanes: one for calls that may share a command, and one for calls that are sent alone.
 type lane struct {
 	q       *Queue
-	server  *redis.Client // nil: not known
+	server  *redis.Client // nil if it is not known
 	calls   calls
-	senders *senders // send.go: what sends them
-	pacing  pacing   // and how much at a time
-	health  health   // health.go: whether the server answers
+	senders *senders // the goroutines that send the calls: send.go
+	pacing  pacing   // how much they send at a time
+	health  health   // whether the server answers: health.go
 }
 
-// A route is what the calls of a lane have in common.
+// A route says which calls are in a lane.
 type route struct {
-	server *redis.Client // nil: not known
+	server *redis.Client // nil if it is not known
 	alone  bool          // each call is sent alone
 }
 
-// lane returns a route's lane.
+// lane returns the lane of a route. If there is none, lane makes it.
 func (q *Queue) lane(r route) *lane {
 	l := q.lanes[r]
 	if l == nil {
@@ -274,18 +289,18 @@ func (q *Queue) lane(r route) *lane {
 	return l
 }
 
-// calls are the calls of a lane that have not ended, the oldest first. The calls at the front were
-// sent or passed over. The calls behind them queue.
+// calls are the calls of a lane that have not ended, oldest first. The calls at the front were
+// sent, or shed has passed over them. The calls behind them queue.
 type calls struct {
 	n              int
 	oldest, newest *Call
-	first          *Call // that queues
+	first          *Call // the oldest call that queues
 
-	asked time.Time // when the last one came
-	key   string    // of it
+	asked time.Time // when the newest call came
+	key   string    // the first key of the newest call
 }
 
-// add has a call queue.
+// add puts a call at the end of the queue.
 func (cs *calls) add(c *Call) {
 	cs.n, cs.asked, cs.key = cs.n+1, c.since, c.Keys[0]
 	if c.before = cs.newest; c.before != nil {
@@ -298,7 +313,7 @@ func (cs *calls) add(c *Call) {
 	}
 }
 
-// remove removes a call.
+// remove removes a call that has ended.
 func (cs *calls) remove(c *Call) {
 	cs.n--
 	if cs.first == c {
@@ -317,8 +332,9 @@ func (cs *calls) remove(c *Call) {
 	c.before, c.after = nil, nil
 }
 
-// Connect opens connections before the first call: a few, or more to a server that is far away. Then it calls
-// each for each server, whose address is empty if there is one only.
+// Connect opens connections before the first call: two to each server, or more if the server is far
+// away. Then it calls each for each server. If the client is for one server only, the server's name
+// is "", and otherwise its address.
 func (q *Queue) Connect(ctx context.Context, each func(server string, send Send) error) error {
 	done := make(chan error, 1)
 	go func() { done <- q.connect(ctx, q.begin, each) }()
@@ -330,7 +346,7 @@ func (q *Queue) Connect(ctx context.Context, each func(server string, send Send)
 	}
 }
 
-// begin sets the response time of a server's lane, unless it is known.
+// begin sets how long the answer of a server takes, unless a batch has measured that already.
 func (q *Queue) begin(server *redis.Client, response time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -338,13 +354,13 @@ func (q *Queue) begin(server *redis.Client, response time.Duration) {
 	p.response = cmp.Or(p.response, response)
 }
 
-// Sharded reports whether two keys may be on two servers.
+// Sharded reports whether two keys may be on two servers, so that each call is sent alone.
 func (q *Queue) Sharded() bool { return q.sharded.Load() }
 
-// SendApart makes each call be sent alone from now on.
+// SendApart makes the queue send each call alone from now on.
 func (q *Queue) SendApart() { q.sharded.Store(true) }
 
-// Load returns how many calls wait for an answer, and how many goroutines send. It is for tests.
+// Load returns how many calls wait for an answer, and how many goroutines send. Tests use it.
 func (q *Queue) Load() (calls, sending int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

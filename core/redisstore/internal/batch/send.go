@@ -1,6 +1,6 @@
 package batch
 
-// Sending: when a batch is sent, how much it has, and the reply of each call.
+// Sending: when a batch is sent, how many calls it has, and how each call gets its reply.
 
 import (
 	"context"
@@ -8,21 +8,22 @@ import (
 	"time"
 )
 
-// How long a batch may take, in timeouts. Its callers leave after one. At the batch's deadline the
-// client closes the connection.
+// batchTime is how long a batch may take, as a multiple of the timeout. Its callers leave after one
+// timeout. At the deadline of the batch the client closes the connection.
 const batchTime = 3
 
-// A batch is the calls of one command, and their context. It is canceled when none of its callers
-// waits: if the batch still waits for a connection, it is then not sent. Its deadline is for the
-// client's socket, and cancels nothing. A context of package context would allocate six times.
+// A batch has the calls of one command. It is also the context of that command. The context is
+// canceled when no caller of the batch waits any more: if the client is still waiting for a
+// connection, it then does not send the batch. The deadline is for the client's socket, and does
+// not cancel the context. A context of package context would allocate six times.
 type batch struct {
-	senders  *senders // its sender is one of these
-	calls    []*Call  // the oldest first
-	weight   int      // of all calls
-	waiting  int      // of the calls
+	senders  *senders // the goroutine that sends the batch is one of these
+	calls    []*Call  // oldest first
+	weight   int      // the sum of the calls' weights
+	waiting  int      // how many of the calls have not ended
 	sent     time.Time
 	deadline time.Time
-	done     chan struct{} // closed when none waits
+	done     chan struct{} // closed when all calls have ended
 }
 
 func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
@@ -40,23 +41,24 @@ func (b *batch) Err() error {
 
 func (*batch) Value(any) any { return nil }
 
-// senders are the goroutines and callers that send the calls of a lane. When its connections have turned out to be
-// dead, they may hang. Then they are given up, and the lane gets others.
+// senders are the goroutines that send the calls of a lane. A caller who sends its own call is one
+// of them. If the connections of the lane are dead, the senders may hang. Then the lane abandons
+// them and gets new senders.
 type senders struct {
 	lane    *lane
 	running int
-	ready   int // of these: those that wait for their turn
+	ready   int // how many of the running ones wait until they may take a batch
 }
 
-// current reports whether they are not given up.
+// current reports whether the lane still has these senders.
 func (s *senders) current() bool { return s == s.lane.senders }
 
-// goOn reports whether they send one more batch.
+// goOn reports whether the senders have another batch to send.
 func (s *senders) goOn() bool {
 	return s.current() && s.lane.calls.first != nil && !s.lane.health.down()
 }
 
-// start starts a goroutine that sends, if one more may.
+// start starts a goroutine that sends, unless enough of them do.
 func (l *lane) start() {
 	most := l.pacing.most()
 	if l.health.state == trial {
@@ -68,7 +70,8 @@ func (l *lane) start() {
 	}
 }
 
-// sendDirect sends the caller's own call in its goroutine.
+// sendDirect sends the batch of the caller's own call. If calls queue after that, another goroutine
+// sends them.
 func (q *Queue) sendDirect(own *batch) {
 	q.sendBatch(own)
 	q.mu.Lock()
@@ -80,8 +83,8 @@ func (q *Queue) sendDirect(own *batch) {
 	}
 }
 
-// send sends batches until no call queues. It yields between them: callers that were just
-// answered can join the next batch. Most have not run yet when one yield ends.
+// send sends batches until no call queues. It yields twice between two batches, so that callers who
+// were just answered can join the next batch. After one yield most of them have not run.
 func (q *Queue) send(s *senders) {
 	for b := q.next(s); b != nil; b = q.next(s) {
 		q.sendBatch(b)
@@ -90,8 +93,9 @@ func (q *Queue) send(s *senders) {
 	}
 }
 
-// next takes the next batch, when the client has a connection for it and it is its turn. If no
-// call queues, or the sender was given up, it returns nil, and the sender ends.
+// next waits until the client has a connection and it is time for a batch. Then it returns a batch.
+// If no call queues, or if the lane has abandoned the senders, next returns nil, and the goroutine
+// ends.
 func (q *Queue) next(s *senders) *batch {
 	var err error
 	if first := q.first(s); first != nil {
@@ -107,7 +111,7 @@ func (q *Queue) next(s *senders) *batch {
 	}
 }
 
-// first returns the first call that queues, if the sender goes on.
+// first returns the first call that queues. If there is nothing to send, it returns nil.
 func (q *Queue) first(s *senders) *Call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,20 +121,22 @@ func (q *Queue) first(s *senders) *Call {
 	return s.lane.calls.first
 }
 
-// queueUp has a sender wait for its turn. err says why the client has no connection for it.
+// queueUp notes that a sender is ready to take a batch. err says why the client has no connection,
+// or is nil.
 func (q *Queue) queueUp(s *senders, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l := s.lane; err != nil && s.current() {
 		l.health.worsen(stateAfter(err))
-		for l.calls.first != nil && !isLate(err) { // if that only took too long, a call waits for its own timeout
+		for l.calls.first != nil && !isLate(err) { // if the client only took too long, each call waits for its own timeout
 			l.calls.first.end(err)
 		}
 	}
 	s.ready++
 }
 
-// turn takes the next batch, or returns how long the sender has to wait. Both are zero if it ends.
+// turn returns a batch, or how long the sender has to wait for one. If the sender must end, turn
+// returns nil and 0.
 func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,7 +153,7 @@ func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	return nil, 0
 }
 
-// take makes a batch of the first calls that queue. It may take until the limit.
+// take makes a batch of the first calls that queue. limit is how long the batch may take.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
 	b := &batch{senders: l.senders, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
 	for c := l.calls.first; c != nil && l.pacing.fits(b, c); c = c.after {
@@ -159,9 +165,9 @@ func (l *lane) take(now time.Time, limit time.Duration) *batch {
 	return b
 }
 
-// shed passes over the calls that have waited so long that they would be answered too late. If they
-// were sent, the calls behind them would be late too. A call that is passed over ends at its
-// timeout, so that callers who repeat it at once do not add to the load.
+// shed passes over calls that have waited so long that they would be answered too late. If they
+// were sent, the calls behind them would be late too. A call that shed has passed over ends at its
+// timeout, and not at once: callers who repeat a call at once would add to the load.
 func (l *lane) shed(now time.Time) {
 	for c := l.calls.first; c != nil && now.Sub(c.since) > l.pacing.slack(); c = c.after {
 		l.calls.first = c.after
@@ -201,7 +207,7 @@ func (q *Queue) sendBatch(b *batch) {
 	}
 }
 
-// try exchanges calls of a batch in one command.
+// try exchanges the calls of a batch in one command.
 func (q *Queue) try(b *batch, calls []*Call) (err error) {
 	defer q.guard(&err)
 	send := func(args []any, keyAt int8) ([]any, error) { return q.process(b, b.calls[0].Keys[0], args, keyAt) }
@@ -213,7 +219,7 @@ func (q *Queue) try(b *batch, calls []*Call) (err error) {
 }
 
 // separate moves the calls of a batch that Redis has not run to the lane of calls that are sent
-// alone. If there was an answer, it came from a proxy, and says nothing about the server's health.
+// alone. It does not change the health of the server: if there was an answer, it came from a proxy.
 func (q *Queue) separate(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,22 +237,23 @@ func (q *Queue) separate(b *batch) {
 }
 
 const (
-	fewBatches  = 2                // under way at a time: more would only make them smaller
-	manyBatches = 32               // under way if the server is far away
-	perBatch    = time.Millisecond // of the response time, for each batch above fewBatches
-	rejoin      = time.Millisecond // at most, the next batch waits for callers who were just answered
-	maxWeight   = 2048             // of a batch: it bounds how long Redis is busy
-	minWeight   = 64               // that a batch may have, even if it is answered too late
+	fewBatches  = 2                // how many may be under way: more would only make them smaller
+	manyBatches = 32               // how many may be under way if the server is far away
+	perBatch    = time.Millisecond // one batch may be under way for each perBatch of the response time
+	rejoin      = time.Millisecond // the longest wait for callers who were just answered
+	maxWeight   = 2048             // the most weight of a batch: it bounds how long Redis is busy
+	minWeight   = 64               // the weight that a batch may always have, even if Redis is too busy
 )
 
-// pacing is how many batches of a lane may be under way, how heavy they are, and how far apart they start.
+// pacing says how many batches of a lane may be under way, how heavy they may be, and how far apart
+// they start.
 type pacing struct {
-	alone    bool          // a batch has one call
-	conns    int           // how many the client can use; of an unknown server, as many as there are calls
-	timeout  time.Duration // of a call
+	alone    bool          // each batch has one call
+	conns    int           // how many connections the client may use; if the server is not known, maxCalls
+	timeout  time.Duration // the timeout of a call
 	response time.Duration // how long an answer takes
-	room     int           // weight that a batch may have
-	resume   time.Time     // the next batch does not start earlier
+	room     int           // how much weight a batch may have
+	resume   time.Time     // when the next batch may start
 }
 
 // most returns how many batches may be under way to a server that answers.
@@ -257,14 +264,14 @@ func (p *pacing) most() int {
 	return batches(p.conns, p.response)
 }
 
-// batches returns how many may be under way. If the server is far away, more start before the first one is
-// answered.
+// batches returns how many batches may be under way. To a server that is far away, several start
+// before the first of them is answered.
 func batches(conns int, response time.Duration) int {
 	return min(conns, manyBatches, max(fewBatches, int(response/perBatch)))
 }
 
-// gap returns the least time between the starts of two batches. If more than a few are under way, they
-// are spread over the response time, so that no call waits long for the next one.
+// gap returns the least time between the starts of two batches. If more than two batches may be
+// under way, they are spread over the response time, so that no call waits long for the next batch.
 func (p *pacing) gap() time.Duration {
 	n := p.most()
 	if p.alone || n <= fewBatches {
@@ -273,8 +280,8 @@ func (p *pacing) gap() time.Duration {
 	return min(p.response/time.Duration(n), p.slack()*2/3)
 }
 
-// slack returns how long a call can wait for its batch and still be answered in time. It leaves
-// time for an answer that takes longer than the last one.
+// slack returns how long a call can wait for its batch and still be answered in time, even if the
+// answer takes longer than the last one.
 func (p *pacing) slack() time.Duration { return max(p.timeout/16, (p.timeout-p.response)*3/4) }
 
 // fits reports whether a batch has room for a call.
@@ -282,10 +289,14 @@ func (p *pacing) fits(b *batch, c *Call) bool {
 	return len(b.calls) == 0 || !p.alone && b.weight+c.Weight <= p.room
 }
 
-// learn adjusts the pace to the time that a batch's answer took. One slow answer changes little. If
-// the answer was too late for the first call, batches become smaller, because Redis or this process
-// is too busy for all calls. If batches are spread, the next batch waits a little, so that callers
-// who were just answered can join it. Otherwise they would wait for the batch after it.
+// learn adjusts the pacing to an answer that has arrived.
+//
+//   - It notes how long the answer took. A slow answer raises that time by at most a quarter.
+//   - If the answer was too late for the first call, batches become smaller, because Redis or this
+//     process is too busy.
+//   - If batches are spread over the response time, the next batch waits up to a millisecond, so
+//     that callers who were just
+//     answered can join it.
 func (p *pacing) learn(b *batch, now time.Time) {
 	switch {
 	case now.Sub(b.calls[0].since) > p.timeout:

@@ -8,29 +8,30 @@ import (
 )
 
 const (
-	maxUnits = 1 << 18 // of a fetch: it bounds how long the server is busy
-	growth   = 16      // times what was used since the last command, at most, is expected of a lease
+	maxUnits = 1 << 18 // the most units of a fetch: it bounds how long the server is busy
+	growth   = 16      // a lease is expected to use at most so many times what was used since the last command
 
-	// A process may send so many commands at once for a holding, and after that one every pace, or
-	// with a shorter lease than 50 ms nearly two in each. So they are at most 40 in any second.
+	// For a holding a process may send burst commands at once, and after that one command every
+	// pace. So it sends at most 40 in a second. If a lease is shorter than 50 ms, the pace is
+	// shorter: nearly two commands a lease.
 	burst = 4
 	pace  = 27500 * time.Microsecond
 )
 
-// A demand is how many units are used.
+// A demand says how many units are used.
 type demand struct {
 	lease   time.Duration
-	since   time.Time // the last command, or when age began to count anew
-	used    int64     // since then
-	want    int64     // of a lease, by then
-	waiting int64     // the cost of callers who wait
+	since   time.Time // when the last command began, or when age began to count anew
+	used    int64     // how many units were used since then
+	want    int64     // how many units a lease was expected to use at that time
+	waiting int64     // the sum of the costs of callers who wait
 }
 
 // plan returns how many units the next command should take, if enough remain.
 func (d *demand) plan(cost int64, now time.Time) int64 {
 	want := d.expect(now)
 	if now.Sub(d.since) < d.lease {
-		want -= want / 8 // so that it is used up before the lease ends, and nothing is to be given back
+		want -= want / 8 // so that the units are used up before the lease ends, and none must be given back
 	}
 	return min(max(want, d.waiting+cost), maxUnits)
 }
@@ -42,7 +43,8 @@ func (d *demand) expect(now time.Time) int64 {
 	return max(d.want>>min(62, past/d.lease), int64(math.Ceil(min(rate, maxUnits))))
 }
 
-// lately returns how many units were used since the last command, if that was less than a lease ago.
+// lately returns how many units were used since the last command. If that was a lease ago or
+// longer, it returns 0.
 func (d *demand) lately(now time.Time) int64 {
 	if now.Sub(d.since) >= d.lease {
 		return 0
@@ -50,21 +52,22 @@ func (d *demand) lately(now time.Time) int64 {
 	return d.used
 }
 
-// age begins to count anew if the last command was a lease ago.
+// age begins to count anew if the last command was a lease ago or longer.
 func (d *demand) age(now time.Time) {
 	if now.Sub(d.since) >= d.lease {
 		d.since, d.used, d.want = now, 0, d.expect(now)
 	}
 }
 
-// A budget bounds the commands for a holding.
+// A budget bounds the commands for a holding. Each command costs a pace of time, as in a leaky
+// bucket.
 type budget struct {
 	pace time.Duration
-	paid time.Time // when all commands so far are
+	paid time.Time // when all commands so far have been paid for
 }
 
-// delay returns the time for which no command may be sent, because too many were sent lately. kept
-// is how many commands of the burst are left for other callers.
+// delay returns how long no command may be sent, because too many were sent lately. kept is how
+// many commands of the burst are left for other callers.
 func (b *budget) delay(now time.Time, kept time.Duration) time.Duration {
 	return max(0, b.paid.Sub(now.Add((burst-1-kept)*b.pace)))
 }
@@ -77,7 +80,7 @@ func (b *budget) owe(now time.Time) {
 	b.paid = b.paid.Add(b.pace)
 }
 
-// pay pays for a command that is sent now, unless there is a delay.
+// pay pays for a command that is sent now. If there is a delay, pay does nothing.
 func (b *budget) pay(now time.Time) {
 	if b.delay(now, 0) == 0 {
 		b.owe(now)

@@ -1,6 +1,7 @@
 package lease
 
-// What the process holds for one user, action and list of limits, and what a caller does if it is too little.
+// What the process holds for one user, action and list of limits, and what a caller does if that is
+// too little.
 
 import (
 	"context"
@@ -12,43 +13,42 @@ import (
 )
 
 const (
-	portion  = 2 // a fetch is at most this part of what remains
-	maxWaits = 3 // of a caller, for commands or the pay of one
-	kept     = 2 // of the burst, for costs that may fit
+	portion  = 2 // a fetch takes at most a half of the units that remain
+	maxWaits = 3 // how often a caller waits at most
+	kept     = 2 // how many commands of the burst are left for costs that may fit
 )
 
-// A holding is guarded by its shard.
+// A holding has the units for one user, action and list of limits. The lock of its shard guards it.
 type holding struct {
-	charge  core.Charge // that takes units, but for its cost; no limit records its refusal
-	bans    bool        // a ban policy counts refusals, so the server must see them all
-	dropped bool        // nobody uses it any more
+	charge  core.Charge // takes units, after its cost is set; no limit records its refusal
+	bans    bool        // a ban policy counts refusals, so the server must decide each of them
+	dropped bool        // the shard does not have the holding any more
 
-	grants []*grant     // the oldest first
-	asking *pendingCall // not nil while a command is under way that others wait for
-	failed bool         // the last command
+	grants []*grant     // oldest first
+	asking *pendingCall // the command that callers wait for, or nil
+	failed bool         // the last command has failed
 	demand
 	budget
 
-	// What the last answer of the server said.
-	last    core.Decision
-	at      time.Time
-	refused int64     // the cost that was refused
-	until   time.Time // until when it is refused again
+	last    core.Decision // the last answer of the server
+	at      time.Time     // when it arrived
+	refused int64         // the cost that it has refused, or 0
+	until   time.Time     // the server refuses that cost until then
 }
 
-// A grant is units that were taken at once. Guarded by the shard are left and over.
+// A grant has the units that one command has taken. The lock of its shard guards left and over.
 type grant struct {
 	table  *Table
 	shard  *shard
-	record *core.Record // of all
-	left   int64
-	over   bool      // it has ended, and what was left was given back or lost
-	got    time.Time // when they arrived
-	end    time.Time // by the monotonic clock
-	wall   int64     // by the time of day: a machine that sleeps may stop the other clock
+	record *core.Record // the charge of all units
+	left   int64        // units
+	over   bool         // the lease has ended, or the units were dropped
+	got    time.Time    // when the units arrived
+	end    time.Time    // when the lease ends, by the monotonic clock
+	wall   int64        // when it ends by the time of day: a machine that sleeps may stop the monotonic clock
 }
 
-// A pendingCall is a command that is under way, and that other callers wait for.
+// A pendingCall is something that callers wait for: usually a command that is under way.
 type pendingCall struct {
 	done chan struct{}
 	err  error
@@ -62,17 +62,17 @@ func (h *holding) begin(now time.Time) *pendingCall {
 	return h.asking
 }
 
-// after is done after some time.
+// after returns a pendingCall that is done after some time.
 func after(d time.Duration) *pendingCall {
 	pending := &pendingCall{done: make(chan struct{})}
 	time.AfterFunc(d, func() { close(pending.done) })
 	return pending
 }
 
-// A distance is how far away the server is.
+// A distance says how far away the server is.
 type distance struct {
-	trip time.Duration
-	far  bool // too far for leases
+	trip time.Duration // how long the last answer took
+	far  bool          // the server is too far away for leases
 }
 
 func (g *grant) ended(now time.Time) bool {
@@ -80,8 +80,8 @@ func (g *grant) ended(now time.Time) bool {
 }
 
 // use takes a cost from the grants. It returns the last grant that it took units from, and how many
-// units are left in all grants. If there are too few units, it returns nil. If the charge has a
-// receipt, all units come from one grant.
+// units are left in all grants. If there are too few units, last is nil, and use takes nothing. If
+// the charge has a receipt, one grant must have all the units.
 func (h *holding) use(cost int64, receipt bool, now time.Time) (last *grant, left int64) {
 	for _, g := range h.grants {
 		if !g.ended(now) {
@@ -106,7 +106,8 @@ func (h *holding) use(cost int64, receipt bool, now time.Time) (last *grant, lef
 	return last, left - cost
 }
 
-// idle reports whether a holding knows nothing that matters.
+// idle reports whether a holding can be dropped: it has no units, and nothing that a later decision
+// needs.
 func (h *holding) idle(now time.Time) bool {
 	return len(h.grants) == 0 && h.asking == nil && now.Sub(h.since) > 4*h.lease && !now.Before(h.until) && !now.Before(h.paid)
 }
@@ -121,35 +122,36 @@ func (h *holding) drop() (units uint64) {
 	return units
 }
 
-// A step is what a caller does if there are too few units.
+// A step says what a caller does if the process holds too few units.
 type step uint8
 
 const (
-	stepWait   step = iota // waits for the command that is under way
-	stepPause              // waits until a command is paid for
-	stepRefuse             // refuses
-	stepFetch              // takes units
-	stepAsk                // has the server decide, and others wait
-	stepDecide             // has the server decide
+	stepWait   step = iota // wait for the command that is under way
+	stepPause              // wait until the budget allows a command
+	stepRefuse             // refuse
+	stepFetch              // take units from the server
+	stepAsk                // have the server decide, while other callers wait for the answer
+	stepDecide             // have the server decide
 )
 
-// choose returns what a caller does if the process holds too few units, and, if the caller takes
-// units, how many. waited is how often the caller has waited already, and left the time that it has
-// left. choose changes nothing.
+// choose returns what a caller does if the process holds too few units, and how many units the
+// caller takes, if it takes units. waited is how often the caller has waited already. left is how
+// much time the caller has left. choose changes nothing. These are its main rules:
 //
-//   - If a command is being sent, the caller waits for its answer.
-//   - If no command may be sent yet, the caller waits until one may, if the limit has room for as
-//     many units as were used since the last command. If it has not, the limit is nearly used up,
-//     and the process refuses without asking.
-//   - If the cost is above what remains, the caller does not wait, and leaves some of the burst to
-//     others. So a client that asks for too much takes no command from clients that ask for less.
+//   - If a command is under way, the caller waits for its answer.
+//   - If the budget allows no command yet, the caller waits until it does. But if the limit is
+//     nearly used up, the process refuses. The limit is nearly used up if callers wait for as much
+//     as half of what remains, or have used that much since the last command.
+//   - If the cost is above what remains, the caller does not wait, and sends a command only if the
+//     burst has two others. So a client that asks for too much takes no command from clients that
+//     ask for less.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
 	asking := h.asking != nil
-	spare := left - 5*server.trip/2  // after it the caller can still ask
-	direct := server.far || h.failed // then nobody waits for a command
+	spare := left - 5*server.trip/2  // after a wait of this length the caller can still ask the server
+	direct := server.far || h.failed // if so, no caller waits for a command of another caller
 	patient := waited < maxWaits && !direct
 	share := int64(h.last.Remaining) / portion
-	near := share <= h.lately(now)+h.waiting // the limit
+	near := share <= h.lately(now)+h.waiting // the limit is nearly used up
 	units = min(h.plan(cost, now), share)
 	delay := h.delay(now, 0)
 	switch {
@@ -174,16 +176,17 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	return stepFetch, units
 }
 
-// room estimates how many units remain on the server: those of its last answer, and what has come
-// back since if the quota comes back steadily.
+// room estimates how many units remain on the server: the units that remained at its last answer,
+// and those that have come back since then if the quota comes back steadily.
 func (h *holding) room(now time.Time) int64 {
 	l := &h.charge.Limits[h.last.Binding]
 	past := min(now.Sub(h.at), l.Period())
 	return int64(h.last.Remaining) + int64(float64(l.Quota())*float64(past)/float64(l.Period()))
 }
 
-// refusal is the answer of a process that may send no command yet for that cost. RetryAfter is how long it may not. If the
-// server's last answer has refused this cost or a lower one, it is at least what is left of that wait.
+// refusal returns the decision of a process that may not send a command for that cost yet.
+// RetryAfter is the time until it may. If the last answer of the server has refused this cost or a
+// lower one, RetryAfter is at least the rest of that wait.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	past, delay := now.Sub(h.at).Truncate(time.Microsecond), h.delay(now, 0)
 	if cost > h.room(now) {
@@ -200,7 +203,8 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	return d
 }
 
-// learn notes an answer of the server to a charge of that cost.
+// learn notes an answer of the server to a charge of that cost. sent and now are when the charge
+// was sent and answered.
 func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 	h.last, h.at, h.failed = *d, now, false
 	h.refused, h.until = 0, time.Time{}
@@ -209,9 +213,9 @@ func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 	}
 }
 
-// answer returns the decision of a charge whose units came from the grant g. Since the server's
-// answer Remaining has fallen by the units that the process has used, and may have grown with time.
-// left is the number of units that the process still holds.
+// answer returns the decision of a charge whose units came from the grant g. left is how many units
+// the process still holds. Remaining is what remained on the server after it had charged the units
+// of g, plus left.
 func (g *grant) answer(c *core.Charge, left int64, now time.Time) (d core.Decision, r *core.Record) {
 	if d, r = c.Answer(g.record.Readings, g.record.At); r != nil {
 		r.By = g
@@ -222,7 +226,8 @@ func (g *grant) answer(c *core.Charge, left int64, now time.Time) (d core.Decisi
 	return d, r
 }
 
-// Amend refunds units that an action has used: to the grant if that has not ended, or else to the server.
+// Amend refunds units that an action has used. If the lease of the grant has not ended, the grant
+// gets them. Otherwise the server amends its charge.
 func (g *grant) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	g.shard.mu.Lock()
 	if a.Verb == machine.VerbRefund && !g.ended(time.Now()) {
@@ -234,7 +239,8 @@ func (g *grant) Amend(ctx context.Context, r *core.Record, a machine.Amendment) 
 	return g.table.server.Amend(ctx, r, a)
 }
 
-// Take charges what an action has cost above its estimate: see core.Limiter.Settle.
+// Take has the server decide a charge, such as what an action has cost above its estimate: see
+// core.Limiter.Settle.
 func (g *grant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	return g.table.server.Take(ctx, c)
 }

@@ -1,13 +1,13 @@
-// Package lease decides in the process, from units of a limit that the process has taken in advance:
-// see core.Limit.Leased. These leases have nothing to do with those of InFlight's slots.
+// Package lease decides in the process, by units of a limit that the process has taken from the
+// server in advance: see core.Limit.Leased. The leases of InFlight's slots are something else.
 //
-// A lease begins before its charge is sent and lasts as long as the limit says, by a clock of this
-// process. So it ends no later than that long after the server's instant of the charge. What is left
-// at the end is given back.
+// The lease of units begins before their charge is sent, and lasts as long as the limit says, by
+// the clock of this process. So it ends at most that long after the instant at which the server has
+// charged the units. What is left at the end is given back.
 //
-// The server decides the first action of a user. If several come within the time of a lease, one caller
-// takes units for all of them. One command is under way at a time, and each is paid for, so that they are
-// few at any load: see budget.
+// The server decides the first action of a user. If several actions come within the time of a
+// lease, one caller takes units for all of them. For a user and an action one such command is under
+// way at a time. A budget bounds how often commands are sent, so that they are few at any load.
 package lease
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
-// A Server is the store whose units a table takes.
+// A Server is the store from which a table takes units.
 type Server interface {
 	core.Store
 	core.Amender
@@ -34,15 +34,16 @@ type Server interface {
 const (
 	shards       = 64
 	sweepEvery   = 10 * time.Millisecond // how often a full shard looks for idle holdings
-	maxReturning = 16                    // returns under way; further leftovers are lost
+	maxReturning = 16                    // how many commands that give units back may be under way
 )
 
-// A Table is a store that decides by what it holds of a server's units. It is safe for use by many goroutines.
+// A Table is a store that decides by the units that it holds of a server's limits. Many goroutines
+// may use it at once.
 type Table struct {
 	server    Server
-	timeout   time.Duration // of a call
-	late      error         // the error of a call that has taken so long
-	room      int           // holdings in a shard
+	timeout   time.Duration // how long a caller waits
+	late      error         // the error after the timeout
+	room      int           // how many holdings a shard may have
 	seed      maphash.Seed
 	shards    [shards]shard
 	returning chan struct{}
@@ -51,12 +52,12 @@ type Table struct {
 	taken, returned, lost atomic.Uint64 // units
 }
 
-// Room is how many holdings one store can keep. A holding is what the process has taken of the units of one user
-// and action.
+// Room is how many holdings a store keeps. A holding has the units that the process has taken for
+// one user and action.
 const Room = 16_384
 
-// New makes an empty table with room for so many holdings. The server decides for further users. A caller waits
-// at most for the timeout, whose error is late.
+// New makes an empty table with room for so many holdings. If there is no room for a holding, the
+// server decides. A caller waits at most for the timeout, and then gets the error late.
 func New(server Server, timeout time.Duration, late error, room int) *Table {
 	return &Table{
 		server: server, timeout: timeout, late: late, room: room / shards,
@@ -64,8 +65,8 @@ func New(server Server, timeout time.Duration, late error, room int) *Table {
 	}
 }
 
-// Counts returns how many units the table has taken in advance, has given back, and has lost because
-// it could not give them back.
+// Counts returns how many units the table has taken in advance, how many of them it has given back,
+// and how many it has lost because it could not give them back.
 func (t *Table) Counts() (taken, returned, lost uint64) {
 	return t.taken.Load(), t.returned.Load(), t.lost.Load()
 }
@@ -75,28 +76,34 @@ func (t *Table) Take(ctx context.Context, c core.Charge) (core.Decision, *core.R
 	if held := Of(&c); held > 0 {
 		return t.take(ctx, &c, held)
 	}
-	if c.Ban > 0 { // what the process holds may pass no user who is banned
+	if c.Ban > 0 { // a banned user may not pass by units that the process holds
 		t.drop(c.User, c.Action, c.Limits)
 		defer t.drop(c.User, c.Action, c.Limits)
 	}
 	return t.server.Take(ctx, c)
 }
 
-// Amend has the server amend a charge that it has decided.
+// Amend has the server amend a charge that the server has decided.
 func (t *Table) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	return t.server.Amend(ctx, r, a)
 }
 
-// Reset has the server forget states.
+// Reset has the server delete the states of limits, and discards the units that the process holds
+// of them.
 func (t *Table) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
 	t.drop(user, action, limits)
 	defer t.drop(user, action, limits)
 	return t.server.Reset(ctx, user, action, limits)
 }
 
-// Of returns how long a process may hold units for a charge. It is 0 if the server must decide the
-// charge: if one of its limits is not leased or never has room for its cost, or if it is a Peek, forced, a ban
-// by hand, ahead of its time, or of several subjects.
+// Of returns how long a process may hold units for a charge. It returns 0 if the server must decide
+// the charge, which is so in these cases:
+//
+//   - A limit is not leased.
+//   - The cost is above the quota of a limit.
+//   - The charge is a Peek, a forced charge or a manual ban.
+//   - The charge reserves a turn.
+//   - The charge has several subjects.
 func Of(c *core.Charge) time.Duration {
 	if !c.Mode.NeedsRoom() || c.Ahead > 0 || c.Ban > 0 || c.More != nil {
 		return 0
@@ -123,21 +130,21 @@ type shard struct {
 
 type key struct {
 	user, action string
-	limits       *core.Limit // the first one
+	limits       *core.Limit // the first of the limits
 }
 
 func (t *Table) shard(user string) *shard {
 	return &t.shards[maphash.String(t.seed, user)%shards]
 }
 
-// take decides a charge whose limits are leased for so long: see [Of].
+// take decides a charge. lease is how long its units may be held: see [Of].
 func (t *Table) take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, *core.Record, error) {
 	s := t.shard(c.User)
 	var begun time.Time
-	callCtx := ctx // of what the caller waits for
+	callCtx := ctx // once the caller has waited, the context ends at the timeout too
 	for waited := 0; ; waited++ {
 		s.mu.Lock()
-		now := time.Now() // after the lock: a lease may end while a caller waits for it
+		now := time.Now() // read after locking, because a lease may end while the caller waits for the lock
 		h := s.holding(c, lease, now, t.room)
 		if h == nil {
 			s.mu.Unlock()
@@ -192,18 +199,20 @@ func (t *Table) take(ctx context.Context, c *core.Charge, lease time.Duration) (
 	}
 }
 
-// ended is the error of a caller whose time is over: its own, or that of the timeout.
+// ended returns the error of a caller who has waited too long: the error of its own context, or
+// that of the timeout.
 func (t *Table) ended(ctx context.Context) error { return cmp.Or(ctx.Err(), t.late) }
 
-// distance is how long the server's last answer took. It is too far away for leases if that was longer
-// than a lease, or so long that a caller has no time to wait for one answer and then for another.
+// distance returns how long the last answer of the server took, and whether the server is too far
+// away for leases. It is too far away if that answer took as long as a lease, or a third of the
+// timeout: a caller could not wait for one answer and then for another.
 func (t *Table) distance(lease time.Duration) distance {
 	trip := time.Duration(t.trip.Load())
 	return distance{trip, trip >= min(refusals.Sure(lease), t.timeout/3)}
 }
 
-// decide has the server decide, and learns from its answer. callCtx is the context of the call, and ctx that of
-// the caller. Other callers wait for pending, unless it is nil.
+// decide has the server decide, and notes the answer. callCtx is the context of the call, and ctx
+// that of the caller. If pending is not nil, other callers wait for it.
 func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h *holding, pending *pendingCall) (core.Decision, *core.Record, error) {
 	sent := time.Now()
 	d, r, err := t.server.Take(callCtx, *c)
@@ -234,8 +243,8 @@ func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h
 	return d, r, nil
 }
 
-// fetch takes units for a holding. If the server refuses, nothing is recorded: the waiting callers
-// then ask the server to decide.
+// fetch takes units for a holding. If the server refuses, no limit records that, and the callers
+// who wait then ask the server to decide.
 func (t *Table) fetch(s *shard, h *holding, pending *pendingCall, units int64, sent time.Time) {
 	c := h.charge
 	c.Cost = units
@@ -258,14 +267,14 @@ func (t *Table) fetch(s *shard, h *holding, pending *pendingCall, units int64, s
 	}
 }
 
-// learn notes an answer.
+// learn notes an answer and how long it took.
 func (t *Table) learn(h *holding, d *core.Decision, cost int64, sent, now time.Time) {
 	h.learn(d, cost, sent, now)
 	t.trip.Store(int64(now.Sub(sent)))
 }
 
-// add adds what was taken to a holding, until the lease ends. A lease of a FixedWindow or
-// CalendarWindow ends with its window.
+// add adds the units of a grant to a holding until their lease ends. The lease of a FixedWindow or
+// CalendarWindow ends at the latest with the window.
 func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 	lasts := h.lease
 	for i := range h.charge.Limits {
@@ -279,7 +288,8 @@ func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 	time.AfterFunc(g.end.Sub(g.got), func() { t.end(s, h, g) })
 }
 
-// end gives back what is left of a lease, as soon as the command is paid for.
+// end gives back what is left of a grant whose lease ends. If the budget allows no command yet, end
+// waits until it does.
 func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
 	if g.over = true; g.left > 0 {
@@ -288,7 +298,7 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 		h.owe(now)
 		s.mu.Unlock()
 		time.Sleep(delay)
-		s.mu.Lock() // meanwhile another call may have dropped the units
+		s.mu.Lock() // another call may have dropped the units in the meantime
 	}
 	left := g.left
 	g.left = 0
@@ -311,10 +321,10 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	units.Add(uint64(left))
 }
 
-// drop discards the units that the process holds for a user and an action, because another call has
-// reset or banned them. limits are the limits of that call. If one of them counts all of the user's
-// actions, drop does so for all actions. The units are not given back, because their charge may be
-// gone.
+// drop discards the units that the process holds for a user and an action, because another call
+// resets or bans them. limits are the limits of that call. If one of them counts all actions of the
+// user together, drop discards the units for all actions of the user. It does not give the units
+// back, because their charge may be gone.
 func (t *Table) drop(user, action string, limits []core.Limit) {
 	all := slices.ContainsFunc(limits, func(l core.Limit) bool { return l.IsPerUser() })
 	s := t.shard(user)
@@ -329,7 +339,7 @@ func (t *Table) drop(user, action string, limits []core.Limit) {
 	}
 }
 
-// holding returns the holding of a charge, or nil if there is no room for one more.
+// holding returns the holding of a charge. If there is no room for another holding, it returns nil.
 func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room int) *holding {
 	k := key{c.User, c.Action, &c.Limits[0]}
 	if h := s.held[k]; h != nil {
@@ -351,7 +361,7 @@ func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room
 	return h
 }
 
-// sweep drops idle holdings, and reports whether it has made room.
+// sweep drops idle holdings, and reports whether there is room after that.
 func (s *shard) sweep(now time.Time, room int) bool {
 	if now.Sub(s.swept) < sweepEvery {
 		return false

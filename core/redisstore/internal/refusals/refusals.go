@@ -1,6 +1,6 @@
-// Package refusals repeats refusals of Redis while it is certain that Redis would refuse too,
-// but for at most a second. So a change by another process may be noticed a second late. A refusal by InFlight
-// is repeated for milliseconds, since a slot may be released at any moment.
+// Package refusals repeats refusals of Redis, as long as it is certain that Redis would refuse too,
+// and for at most a second. A change by another process may therefore be noticed a second late. A
+// refusal by InFlight is repeated for 10 ms at most, because a slot may be released at any moment.
 package refusals
 
 import (
@@ -22,14 +22,16 @@ const (
 	perRow = 4
 )
 
-// A Server is the store whose refusals are repeated. Every refusal has a record, for its readings.
+// A Server is the store whose refusals are repeated. It returns a record with every refusal, for
+// the readings.
 type Server interface {
 	core.Store
 	core.Amender
 }
 
-// A Cache is a store that repeats recent refusals of a server. A keyed hash gives every user a row, so a user with many refusals only
-// evicts those of a few others. It is safe for use by many goroutines.
+// A Cache is a store that repeats recent refusals of a server. Each user has one row of it, chosen
+// by a keyed hash. So a user with many refusals displaces only refusals of the few users in the
+// same row. Many goroutines may use a Cache at once.
 type Cache struct {
 	server Server
 	now    func() time.Duration
@@ -38,23 +40,24 @@ type Cache struct {
 	rows   [rows]row
 }
 
-// New makes an empty cache. now is the time that has passed in this process. off: it keeps nothing.
+// New makes an empty cache. now returns the time that has passed in this process. If off is true,
+// the cache repeats nothing.
 func New(server Server, now func() time.Duration, off bool) *Cache {
 	return &Cache{server: server, now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// Take repeats the refusal of an equal charge. Otherwise it asks the server, and may keep the answer. It also keeps
-// the charge's limits, which may not change afterwards.
+// Take repeats the refusal of an equal charge. If it has none, it asks the server, and may keep the
+// answer. It also keeps the limits of the charge, which may not change afterwards.
 func (cache *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	var q question
 	switch {
 	case !c.Writes() || cache.off:
 	case !c.Mode.NeedsRoom() || c.More != nil || c.Ahead > 0 || c.Ban > 0:
-		var result error // err would be allocated by every charge
+		var result error // if these used err, every charge would allocate it
 		for _, p := range c.Parts() {
 			defer cache.change(p.User, p.Action)(&result)
 		}
-		defer func() { result = err }() // before these
+		defer func() { result = err }() // runs before the calls deferred above
 	default:
 		var repeated bool
 		if q, repeated = cache.ask(&c, &d); repeated {
@@ -78,15 +81,16 @@ func (cache *Cache) Amend(ctx context.Context, r *core.Record, a machine.Amendme
 	return cache.server.Amend(ctx, r, a)
 }
 
-// Reset has the server forget states, which can end refusals.
+// Reset has the server delete states, which can end refusals.
 func (cache *Cache) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
 	defer cache.change(user, action)(&err)
 	return cache.server.Reset(ctx, user, action, limits)
 }
 
-// change notes that a call begins that can end the refusals of a user and an action. Answers to questions from before
-// its end are not kept. The caller defers what change returns, which notes the end, with the call's error: if it has
-// failed, Redis may still run it later, so answers of the next second are not kept either.
+// change notes that a call begins that can end the refusals of a user and an action. It returns a
+// function that the caller defers, which notes the end of the call. An answer is not kept if its
+// charge was sent before the end of the call. If the call fails, Redis may still run it later.
+// Therefore answers of the next second are not kept either.
 func (cache *Cache) change(user, action string) (end func(err *error)) {
 	r, who := cache.row(user, action)
 	r.mu.Lock()
@@ -104,15 +108,16 @@ func (cache *Cache) change(user, action string) (end func(err *error)) {
 	}
 }
 
-// A question is a charge that Redis is asked.
+// A question is a charge that the server is asked about.
 type question struct {
-	row   *row // nil: nothing is noted
+	row   *row // if nil, the answer is not noted
 	who   identity
 	sent  time.Duration
 	round uint64
 }
 
-// ask repeats the refusal of an equal charge. Otherwise it returns the question for note.
+// ask repeats the refusal of an equal charge. If it has none, it returns the question that note
+// needs.
 func (cache *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool) {
 	r, who := cache.row(c.User, c.Action)
 	q = question{row: r, who: who, sent: cache.now()}
@@ -129,7 +134,8 @@ func (cache *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated 
 	return q, false
 }
 
-// note notes what the server has answered.
+// note notes the answer of the server. It may keep a refusal, and drops refusals that the answer
+// has ended.
 func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *core.Record) {
 	r := q.row
 	r.mu.Lock()
@@ -153,37 +159,38 @@ func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *c
 	}
 }
 
-// Sure returns how much of the time d certainly passes by this process's clock before d ends in
-// Redis. Two clocks drift apart by less than a thousandth. The microsecond is for rounding.
+// Sure returns the part of d that has passed for certain by the clock of this process when d has
+// passed on the server. The clocks drift apart by less than a thousandth. The microsecond is for
+// rounding.
 func Sure(d time.Duration) time.Duration { return d - d/1000 - time.Microsecond }
 
-// A row has a few refusals. It also knows whether an answer that is under way may still be
-// cached.
+// A row has a few refusals. It also knows whether an answer that is under way may still be kept.
 type row struct {
 	mu       sync.Mutex
 	kept     [perRow]*refusal
 	round    uint64        // an answer to a question of an earlier round may be out of date
-	changing int           // calls under way that can end a refusal
-	distrust time.Duration // until when such a call that failed may still take effect
+	changing int           // how many calls are under way that can end a refusal
+	distrust time.Duration // a call that can end a refusal has failed, and may take effect until then
 	who      identity      // who asked last
-	by       []core.Limit  // and by which limits
+	by       []core.Limit  // the limits of that question
 }
 
-// identity is a user and an action, in 128 bits that clients cannot predict.
+// An identity stands for a user and an action, in 128 bits that clients cannot predict.
 type identity struct{ user, action uint64 }
 
-// A refusal is an answer of Redis.
+// A refusal is an answer of the server that is repeated.
 type refusal struct {
 	who      identity
 	limits   []core.Limit
 	cost     int64
 	readings []machine.Reading
-	got      time.Duration // when it was received, and the instant of the readings
-	renew    time.Duration // from when on one caller asks Redis again, while the others still use the cache
-	until    time.Duration
-	renewing bool
+	got      time.Duration // when the answer arrived; repeat brings it and the readings to the present
+	renew    time.Duration // from then on one caller asks the server again, while the others get the refusal
+	until    time.Duration // the refusal is not repeated from then on
+	renewing bool          // a caller is asking the server again
 }
 
+// row returns the row and the identity of a user and an action.
 func (cache *Cache) row(user, action string) (*row, identity) {
 	who := identity{maphash.String(cache.seeds[0], user), maphash.Comparable(cache.seeds[1], [2]string{user, action})}
 	return &cache.rows[who.user%rows], who
@@ -199,8 +206,8 @@ func (r *row) find(who identity, c *core.Charge) *refusal {
 	return nil
 }
 
-// keep keeps a refusal of a charge in place of its last one, or in an empty place, or in place
-// of the one that ends first.
+// keep keeps a refusal. It replaces the refusal of an equal charge, or uses an empty place, or
+// replaces the refusal that ends first.
 func (r *row) keep(c *core.Charge, k *refusal) {
 	at := slices.Index(r.kept[:], r.find(k.who, c))
 	if at < 0 {
@@ -214,9 +221,9 @@ func (r *row) keep(c *core.Charge, k *refusal) {
 	r.kept[at] = k
 }
 
-// enter returns the round of a charge. It drops the user's refusals by other limits, since the
-// charge may change their state: an action in a larger window can lengthen the wait for a
-// smaller one.
+// enter returns the round of a charge. It drops the refusals of the same user and action by other
+// limits, because the charge may change the states of those limits: an action in a larger window
+// can lengthen the wait for a smaller one.
 func (r *row) enter(who identity, c *core.Charge) uint64 {
 	if r.who == who && core.SameLimits(c.Limits, r.by) {
 		return r.round
@@ -231,7 +238,7 @@ func (r *row) enter(who identity, c *core.Charge) uint64 {
 	return r.round
 }
 
-// forget drops a user's refusals: of one action, or of all.
+// forget drops refusals of a user: those of one action, or all of them.
 func (r *row) forget(who identity, all bool) {
 	for i, k := range r.kept {
 		if k != nil && k.who.user == who.user && (all || k.who == who) {
@@ -240,9 +247,9 @@ func (r *row) forget(who identity, all bool) {
 	}
 }
 
-// repeat returns the answer that Redis would give at the instant now. The time since the answer
-// arrived is at most the time since Redis decided, so RetryAfter is not too short. The readings are
-// brought to now. The caller holds the row's lock.
+// repeat returns the decision that Redis would make now. It brings the readings to the instant now.
+// The time since the answer arrived is at most the time since Redis has decided, so RetryAfter is
+// not too short. The caller holds the lock of the row.
 func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	passed := max(0, now-k.got).Microseconds()
 	k.got += time.Duration(passed) * time.Microsecond
@@ -258,9 +265,9 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	return d
 }
 
-// lasts returns how long an equal charge gets the same answer, if nothing else is charged. d is a
-// refusal. lasts returns 0 if the refusal is recorded, or if Remaining may grow at an instant that
-// the readings do not determine.
+// lasts returns how long an equal charge would get the same answer if nothing else were charged. d
+// is a refusal. lasts returns 0 if a limit has recorded the refusal, or if the readings do not
+// determine when Remaining grows.
 func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	limits := c.Limits
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
@@ -273,13 +280,13 @@ func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 		if c.Cost > 1 || slices.ContainsFunc(limits, records) {
 			return 0
 		}
-		if lease := time.Duration(limits[0].Rule().Prepay) * time.Microsecond; lease > 0 { // then units of other processes come back
+		if lease := time.Duration(limits[0].Rule().Prepay) * time.Microsecond; lease > 0 { // then units that other processes hold come back
 			return min(d.RetryAfter, lease)
 		}
 		return d.RetryAfter
 	}
-	// While a ban lasts, nothing is recorded and Remaining is 0. The limits before the ban policy
-	// say which of them binds.
+	// While a ban lasts, nothing is recorded and Remaining is 0. Which limit binds depends on the
+	// limits before the ban policy.
 	last := len(limits) - 1
 	ban := time.Duration(readings[last].Wait) * time.Microsecond
 	unbanned := core.Charge{User: c.User, Action: c.Action, Cost: c.Cost, Terms: &core.Terms{Limits: limits[:last], Ask: c.Ask}}
@@ -299,7 +306,8 @@ func takesSlots(l core.Limit) bool { return l.TakesSlots() }
 
 func perUser(l core.Limit) bool { return l.IsPerUser() }
 
-// alone reports whether no limit but InFlight has refused a charge, so that none has recorded the refusal.
+// alone reports whether only InFlight has refused a charge, so that no limit has recorded the
+// refusal.
 func alone(c *core.Charge, readings []machine.Reading) bool {
 	for i := range c.Limits {
 		if !readings[i].Fits && !c.Limits[i].Rule().TakesSlots() {
