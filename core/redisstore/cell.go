@@ -21,11 +21,11 @@ var (
 )
 
 // CellStore is a [core.Store] on a server that has the command CL.THROTTLE: Redis with the module
-// redis-cell, or Dragonfly. It serves limiters of exactly one Funnel or Throttle. The rate must
-// have a period of whole seconds, and be at most 1,000 a second. For another limiter core.New
-// returns an error. The decisions have the numbers that CL.THROTTLE replies, in whole seconds. A
-// CellStore and a [Store] on the same server have separate states. A CellStore cannot refund a
-// decision. A Surcharge returns an error, and so does core.All about several subjects.
+// redis-cell, or Dragonfly. A CellStore serves limiters of exactly one Funnel or Throttle. The rate
+// must have a period of whole seconds, and be at most 1,000 a second. For another limiter core.New
+// returns an error. The times of a decision are those of CL.THROTTLE, in whole seconds. A CellStore
+// and a [Store] on the same server have separate states. A CellStore cannot refund a decision. A
+// Surcharge returns an error, and so does core.All about several subjects.
 type CellStore struct{ wire *wire }
 
 // NewCellStore makes a CellStore, as [New] makes a Store. A CellStore asks the server about every
@@ -67,8 +67,8 @@ func (s *CellStore) keys(user, action string, limits []core.Limit) []string {
 }
 
 // Take decides a charge in one round trip. It sends a peek as a charge of 0 units. The reply to
-// that does not say whether an action would pass, so Take finds that out from the units that
-// remain.
+// that charge does not say whether an action would pass. Therefore Take decides a peek by the units
+// that remain.
 func (s *CellStore) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	d, err := s.throttle(ctx, &c)
 	return d, nil, err

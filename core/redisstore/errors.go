@@ -16,9 +16,9 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// These are the errors of this package, for errors.Is. The store wraps any other error of the
-// client. If Redis returns an error to the script, for example because Redis is out of memory, the
-// store wraps a redis.Error of the same text.
+// These are the errors of this package, for errors.Is. An error of the client that is none of them
+// is wrapped. If Redis returns an error to the script, for example because Redis is out of memory,
+// the store returns an error that wraps a redis.Error of the same text.
 var (
 	// ErrTimeout says that Redis did not answer within Options.Timeout, or within a shorter timeout
 	// of the client. Redis may have decided the charge nevertheless.
@@ -36,13 +36,12 @@ var (
 	// CalendarWindow. Set the clocks. ErrClock matches core.ErrKey.
 	ErrClock error = keyError("redisstore: the clocks of this process and of Redis differ by more than a period of a CalendarWindow; set them")
 
-	// ErrReply says that Redis sent a reply that the script does not give. The store then uses
-	// nothing of that reply.
+	// ErrReply says that Redis sent a reply that the store cannot read. The store then uses nothing
+	// of that reply.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
 )
 
-// A keyError matches core.ErrKey: an error about one key, while the server may work for other
-// users.
+// A keyError matches core.ErrKey: it is about one key, and the server may work for other users.
 type keyError string
 
 func (e keyError) Error() string      { return string(e) }
@@ -56,8 +55,9 @@ func (e scriptError) Error() string { return string(e) }
 // RedisError makes a scriptError a redis.Error.
 func (scriptError) RedisError() {}
 
-// plainError returns an error that Redis returned to the script. Redis 6.2 puts the line number of
-// the script before the text, and a newline after it. plainError removes both.
+// plainError makes an error of the text of an error that Redis returned to the script. Redis 6.2
+// puts the line number of the script before the text, and a newline after it. plainError removes
+// both.
 func plainError(text string) scriptError {
 	if strings.HasPrefix(text, "@user_script") {
 		if _, own, ok := strings.Cut(text, ": -"); ok {

@@ -13,9 +13,9 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// The store reads the eviction policy in Connect, and at every checkAfter-th answer, but after an
-// answer at most once in checkEvery. By then the connections are open, and the limits have states
-// that Redis could evict.
+// The store reads the eviction policy in Connect. It also reads the policy at every checkAfter-th
+// answer of Redis, unless it has done so at an answer within the last checkEvery. By then the
+// connections are open, and the limits have states that Redis could evict.
 const (
 	checkAfter = 100
 	checkEvery = 10 * time.Minute
@@ -29,8 +29,8 @@ type evictionCheck struct {
 	logged  bool      // whether redis-evicts was logged
 }
 
-// checkServer counts an answer of Redis. From time to time it then checks the client, the eviction
-// policy and the prefix, in the background.
+// checkServer counts an answer of Redis. At every checkAfter-th answer, but at most once in
+// checkEvery, it then checks the client, the eviction policy and the prefix, in the background.
 func (w *wire) checkServer() {
 	p := &w.eviction
 	if p.answers.Add(1)%checkAfter > 0 {

@@ -1,7 +1,8 @@
 package redisstore
 
-// The numbers that are sent to the Lua functions of each machine, and the numbers that these reply.
-// The head of each file of lua says which numbers those are. A number in Lua is exact up to 2^53.
+// This file says which numbers the Lua functions of each machine are sent, and which numbers they
+// reply. The head of each file of lua says what its numbers mean. A number in Lua is exact up to
+// 2^53.
 
 import "github.com/tailcut/tailcut/core/machine"
 
@@ -12,7 +13,7 @@ type form struct {
 	args func(r *machine.Rule, b []int64, cost, ban, unix int64) []int64
 
 	// reply makes a reading of the numbers of the Lua function read, and returns the numbers that
-	// follow them. cost is the cost of the charge. amendable says that the charge has a receipt.
+	// follow them. cost is the cost of the charge. amendable says that the charge may be amended.
 	reply func(r *machine.Rule, n []int64, cost int64, amendable bool) (v machine.Reading, rest []int64)
 
 	// amendArgs appends the numbers for the Lua function amendArgs.

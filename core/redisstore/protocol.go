@@ -221,14 +221,14 @@ func (w *wire) appendKeys(keys []string, user, action string, limits []core.Limi
 // limit's identity follow. For example, a key is "tailcut:{alice}:reply:funnel:...". These hold for
 // all keys, whatever bytes the names have:
 //
-//   - Two keys differ if their users, their actions or their limits differ.
+//   - The keys of two users, two actions or two limits differ. But a PerUser limit has one key for
+//     all actions.
 //   - A key is valid UTF-8.
-//   - A key has one pair of braces. It is around the user, or around the user's tag. Therefore all
-//     limits of a user are in
-//     one slot of a Cluster, and the user cannot choose the slot.
+//   - A key has one pair of braces, around the user or around the user's tag. Therefore all limits
+//     of a user are in one slot of a Cluster, and braces in the name of the user do not change the
+//     slot.
 //   - If the tag is not the user, the user follows after the braces. Therefore two users with the
-//     same tag have different
-//     keys.
+//     same tag have different keys.
 func (w *wire) appendUser(b []byte, user string) []byte {
 	b = append(b, w.options.Prefix...)
 	b = append(b, ":{"...)

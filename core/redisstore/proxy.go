@@ -23,8 +23,9 @@ type refusal struct {
 	asked time.Time // when the store last tried
 }
 
-// try peeks by a program at a key, and at a second key in the same command. If the server refuses
-// the command because it has two keys, every later call is sent alone.
+// try has a program peek at a key and at a second key, in one command. If the server refuses the
+// command because it has two keys, the queue sends every later call alone. The error is that of a
+// peek at the first key.
 func (w *wire) try(send batch.Send, command, name, key string) error {
 	if w.batches.Sharded() {
 		return w.peek(send, command, name, key)
@@ -37,11 +38,11 @@ func (w *wire) try(send batch.Send, command, name, key string) error {
 }
 
 // refusesTogether reports whether a server has refused charges only because their command has keys
-// of several users. err is the error of that command. A server may use its own words for this
-// refusal. So the store peeks at these keys in one command, and then at the first key alone. The
-// words are those of the refusal if the server refuses the first peek in the same words, and
-// answers the second one. The store tries at most once a second. An error that may come after the
-// charge does not depend on the keys, for example an error about a lost server.
+// of several users. err is the error of that command. The error CROSSSLOT says so. A proxy may say
+// so in other words, which the store finds out at most once a second: it peeks at these keys in one
+// command, and then at the first key alone. If the proxy refuses the first peek in the words of
+// err, and answers the second peek, these words say so. An error that may come after the charge,
+// such as that a server is lost, does not depend on the keys.
 func (w *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) bool {
 	if !isReply(err) {
 		return false
@@ -97,8 +98,9 @@ func (w *wire) peek(send batch.Send, command, name string, keys ...string) error
 	return err
 }
 
-// ownKey returns a key of a server that no user has: the key of a user has a colon after the
-// braces, and this key has none. If the server has no slots of the Cluster, ownKey returns "".
+// ownKey returns a key that is on a server, and that no user has: the key of a user has a colon
+// after the braces, and this key has none. If the server has no slots of the Cluster, ownKey
+// returns "".
 func (w *wire) ownKey(server string) string {
 	for range 10_000 {
 		key := fmt.Sprintf("%s:{%d}", w.options.Prefix, rand.Uint64())

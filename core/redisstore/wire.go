@@ -77,14 +77,14 @@ func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *
 	return d, kept, nil
 }
 
-// mostNumber is the highest number for the first slot of a charge. Lua needs the numbers of all its
-// slots below 2^53. The numbers are random, so that two slots of one key do not have the same
-// number: with 10,000 slots in a key, one charge in 10^12 would get a number that is in use.
+// mostNumber is the highest number for the first slot of a charge. Lua needs the numbers of all
+// slots of the charge below 2^53. The numbers are random. If a key has 10,000 slots, one charge in
+// 10^12 gets a number that is in use.
 const mostNumber = 1<<53 - 1<<14
 
 // releaseLost releases, in the background, the slots of a charge that has no answer. Redis may
 // still receive the charge, or may have refused it. Therefore releaseLost tries again until it
-// finds the slots.
+// finds the slots, or until their lease has ended.
 func (w *wire) releaseLost(c *core.Charge, number int64) {
 	release := machine.Amendment{Verb: machine.VerbRelease}
 	for _, p := range c.Parts() {

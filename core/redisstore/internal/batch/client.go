@@ -1,8 +1,8 @@
 package batch
 
-// The client of go-redis: its servers, its connections, and sending a command. To open a connection
-// takes several round trips. A sender opens its connection before it takes calls, so that calls
-// that time out meanwhile are not sent.
+// This file asks the client of go-redis for its servers and connections, and has it send commands.
+// To open a connection takes several round trips. A sender opens its connection before it takes
+// calls, so that calls that time out meanwhile are not sent.
 
 import (
 	"cmp"
@@ -87,9 +87,9 @@ func heedsDeadlines(o *redis.Options) bool {
 		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
 }
 
-// askForMasters has the client of a Cluster look for new masters, which it does at most five times
-// a second. Otherwise the client looks once a minute, and when it retries a command. It retries no
-// command of this package.
+// askForMasters has the client of a Cluster look for new masters. Without askForMasters the client
+// looks once a minute, and when it retries a command. It retries no command of this package. The
+// client looks at most five times a second.
 func (c *redisClient) askForMasters() {
 	if c, ok := c.rdb.(interface{ ReloadState(context.Context) }); ok {
 		c.ReloadState(context.Background())
@@ -100,8 +100,8 @@ func (c *redisClient) askForMasters() {
 const openTime = 10
 
 // connect opens connections to all servers, and then calls each for each server. If the client is
-// for one server, connect calls report with the time that an answer took, and the server's name is
-// "". Otherwise the name is the server's address.
+// for one server, connect calls report with the time that an answer took, and calls each with "".
+// Otherwise it calls each with the address of a server.
 func (c *redisClient) connect(ctx context.Context, report func(*redis.Client, time.Duration), each func(string, Send) error) (err error) {
 	defer c.guard(&err)
 	warm := func(ctx context.Context, server *redis.Client) (err error) {
@@ -165,7 +165,7 @@ func (c *redisClient) warm(ctx context.Context, server *redis.Client) (took time
 }
 
 // Holds reports whether the client ignores deadlines and holds a connection for longer than a batch
-// may take. read is the client's ReadTimeout, which says for how long it does.
+// may take. read is the ReadTimeout of the client.
 func (c *redisClient) Holds() (read time.Duration, holds bool) {
 	heeds := true // a client of another type does not say
 	switch rdb := c.rdb.(type) {
@@ -179,8 +179,7 @@ func (c *redisClient) Holds() (read time.Duration, holds bool) {
 	return read, !heeds && (read <= 0 || read > batchTime*c.timeout) // without a ReadTimeout the client holds it for ever
 }
 
-// Ask calls do, which sends commands to the server of a key. These commands do not queue with the
-// calls.
+// Ask calls do, which sends commands to the server of a key. These commands do not wait in a queue.
 func (c *redisClient) Ask(key string, do func(send Send) error) (err error) {
 	defer c.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)
@@ -201,8 +200,8 @@ func (c *redisClient) ensureConnection(key string) (err error) {
 	return c.withServer(nil, key, func(_ context.Context, server *redis.Client) error { return c.firstPong(server, 1) })
 }
 
-// withServer calls do with a server. If server is nil, that is the server of the key. If the client
-// cannot tell which server that is, withServer does nothing.
+// withServer calls do with the given server or, if server is nil, with the server that has the key.
+// If the client cannot tell which server has the key, withServer does not call do.
 func (c *redisClient) withServer(server *redis.Client, key string, do func(context.Context, *redis.Client) error) (err error) {
 	defer c.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)

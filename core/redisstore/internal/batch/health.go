@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A state says whether batches are sent to a server. If a call has no answer, its connection may be
-// dead, or the server. Only these functions change the state of a lane:
+// A state says whether batches are sent to a server. If a call has no answer, its connection or the
+// server may be dead. Only these functions change the state of a lane:
 //
-//	queueUp     no connection can be opened: cut or mute
-//	unanswered  a batch has no answer: cut or mute
-//	conclude    a check has ended: trial if a new connection has an answer, cut if it was refused
-//	answers     a batch has an answer: up
+//	queueUp     to cut or mute, if no connection can be opened
+//	unanswered  to cut or mute, if a batch has no answer
+//	conclude    to trial, if a check has an answer on a new connection; to cut, if that was refused
+//	answers     to up, if a batch has an answer
 //
 // A check opens its own connection. The client is too slow for that: if it cannot connect, it tries
 // for longer than the timeout before it returns an error, and after PoolSize failures it tries only
@@ -74,7 +74,7 @@ func (l *lane) unanswered(b *batch, err error) {
 }
 
 // stateAfter returns the state of a server after an error. If the error says nothing about the
-// server, that is up, which worsen ignores.
+// server, stateAfter returns up, which worsen ignores.
 func stateAfter(err error) state {
 	var op *net.OpError
 	switch {
@@ -117,8 +117,8 @@ func (q *Queue) recoverLane(l *lane, key string, began state) {
 }
 
 // check pings a server on a new connection, and returns how long the answer took. If known is nil,
-// that is the server of the key. If began is up, check pings only if the client has no connection.
-// If check did not ping, or cannot tell which server has the key, server is nil.
+// check pings the server that has the key. If began is up, check pings only if the client has no
+// connection. If check did not ping, or cannot tell which server has the key, server is nil.
 func (q *Queue) check(known *redis.Client, key string, began state) (server *redis.Client, took time.Duration, err error) {
 	err = q.withServer(known, key, func(ctx context.Context, s *redis.Client) (err error) {
 		if began.down() || s.PoolStats().TotalConns == 0 {
@@ -146,8 +146,8 @@ func (q *Queue) checked(l *lane, began state, server *redis.Client, err error) (
 }
 
 // replaceDead returns when the client has a connection that works. If the open connections may be
-// dead, it pings on all that are idle, and on a new one. If the server is slow, a ping has twice
-// the time that the check took.
+// dead, replaceDead pings on all idle connections and on a new one. If the server is slow, a ping
+// has twice the time that the check took.
 func (q *Queue) replaceDead(server *redis.Client, began state, took time.Duration) error {
 	switch {
 	case server == nil:

@@ -74,7 +74,7 @@ type Call struct {
 }
 
 // An Exchange sends charges to Redis in one command. It sets the Reply or the Err of each charge.
-// If it sets neither of a charge, that charge gets the error that Exchange returns. Exchange may
+// If it sets neither for a charge, that charge gets the error that Exchange returns. Exchange may
 // send a charge again only if Redis has not run it. If Exchange returns an [Apart], the queue sends
 // each charge again in a separate command.
 type Exchange func(send Send, calls []*Call) error

@@ -295,8 +295,7 @@ func (p *pacing) fits(b *batch, c *Call) bool {
 //   - If the answer was too late for the first call, batches become smaller, because Redis or this
 //     process is too busy.
 //   - If batches are spread over the response time, the next batch waits up to a millisecond, so
-//     that callers who were just
-//     answered can join it.
+//     that callers who were just answered can join it.
 func (p *pacing) learn(b *batch, now time.Time) {
 	switch {
 	case now.Sub(b.calls[0].since) > p.timeout:

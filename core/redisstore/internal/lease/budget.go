@@ -12,8 +12,8 @@ const (
 	growth   = 16      // a lease is expected to use at most so many times what was used since the last command
 
 	// For a holding a process may send burst commands at once, and after that one command every
-	// pace. So it sends at most 40 in a second. If a lease is shorter than 50 ms, the pace is
-	// shorter: nearly two commands a lease.
+	// pace. If a lease is 50 ms or longer, that is at most 40 commands in a second. If a lease is
+	// shorter, the pace is a little more than half of the lease.
 	burst = 4
 	pace  = 27500 * time.Microsecond
 )

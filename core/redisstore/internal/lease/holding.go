@@ -140,11 +140,11 @@ const (
 //
 //   - If a command is under way, the caller waits for its answer.
 //   - If the budget allows no command yet, the caller waits until it does. But if the limit is
-//     nearly used up, the process refuses. The limit is nearly used up if callers wait for as much
-//     as half of what remains, or have used that much since the last command.
-//   - If the cost is above what remains, the caller does not wait, and sends a command only if the
-//     burst has two others. So a client that asks for too much takes no command from clients that
-//     ask for less.
+//     nearly used up, the process refuses. The limit is nearly used up if the units that callers
+//     wait for, and those used since the last command, are as many as half of what remains.
+//   - If the cost is above what remains, the caller does not wait, and sends a command only if two
+//     more are left in the burst. So a client that asks for too much takes no command from clients
+//     that ask for less.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
 	asking := h.asking != nil
 	spare := left - 5*server.trip/2  // after a wait of this length the caller can still ask the server
@@ -226,8 +226,8 @@ func (g *grant) answer(c *core.Charge, left int64, now time.Time) (d core.Decisi
 	return d, r
 }
 
-// Amend refunds units that an action has used. If the lease of the grant has not ended, the grant
-// gets them. Otherwise the server amends its charge.
+// Amend refunds units that an action has used. If the lease of the grant has not ended, the units
+// go back to the grant. Otherwise the server amends the charge of the grant.
 func (g *grant) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	g.shard.mu.Lock()
 	if a.Verb == machine.VerbRefund && !g.ended(time.Now()) {

@@ -2,8 +2,8 @@
 // server in advance: see core.Limit.Leased. The leases of InFlight's slots are something else.
 //
 // The lease of units begins before their charge is sent, and lasts as long as the limit says, by
-// the clock of this process. So it ends at most that long after the instant at which the server has
-// charged the units. What is left at the end is given back.
+// the clock of this process. So the lease has ended when that time has passed since the server charged
+// the units. What is left at the end is given back.
 //
 // The server decides the first action of a user. If several actions come within the time of a
 // lease, one caller takes units for all of them. For a user and an action one such command is under

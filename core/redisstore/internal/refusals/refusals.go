@@ -29,9 +29,9 @@ type Server interface {
 	core.Amender
 }
 
-// A Cache is a store that repeats recent refusals of a server. Each user has one row of it, chosen
-// by a keyed hash. So a user with many refusals displaces only refusals of the few users in the
-// same row. Many goroutines may use a Cache at once.
+// A Cache is a store that repeats recent refusals of a server. A keyed hash gives each user a row.
+// So a user with many refusals displaces only refusals of the few users in the same row. Many
+// goroutines may use a Cache at once.
 type Cache struct {
 	server Server
 	now    func() time.Duration
@@ -159,9 +159,8 @@ func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *c
 	}
 }
 
-// Sure returns the part of d that has passed for certain by the clock of this process when d has
-// passed on the server. The clocks drift apart by less than a thousandth. The microsecond is for
-// rounding.
+// Sure returns the time by the clock of this process that certainly passes while d passes on the
+// server. The two clocks drift apart by less than a thousandth. The microsecond is for rounding.
 func Sure(d time.Duration) time.Duration { return d - d/1000 - time.Microsecond }
 
 // A row has a few refusals. It also knows whether an answer that is under way may still be kept.
