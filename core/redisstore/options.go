@@ -46,8 +46,8 @@ type Options struct {
 	//	func(user string) string { org, _, _ := strings.Cut(user, "/"); return org }
 	//
 	// The store calls Tag for every decision. Tag must return the same tag for a user in all
-	// processes. If the tag of a user changes, the user starts with a new state. All users with the
-	// same tag are on one server, because a slot is.
+	// processes. If the tag of a user changes, the user starts with a new state. A slot is on one
+	// server, and so are all users with the same tag.
 	Tag func(user string) string
 
 	// NoRefusalCache makes Redis decide every attempt, except those that are decided by leased

@@ -15,8 +15,8 @@ import (
 // appTime is how long Redis keeps the name of an application after its last start.
 const appTime = 30 * 24 * time.Hour
 
-// longestOther bounds the name of another application in the log. Its bytes above the length of
-// this application's name are at most so many.
+// longestOther is how much longer the name of another application in the log may be than this
+// application's, in bytes.
 const longestOther = 100
 
 // checkPrefix writes to Redis which application has the prefix. If another application has it,

@@ -1,13 +1,14 @@
--- The ban policy.
+-- The ban policy. These numbers are sent and replied:
 --
--- arguments  the length of a ban by hand, or 0; refusals, or 0 if none leads to a ban; within; the
---            time until all is forgotten; the lengths of the bans
--- reply      1 if there is no ban, plus twice the refusals; the time until all is forgotten; the
---            time until the ban ends; the level: bans in a row
---
+--   arguments  the length of a manual ban, or 0; Refusals, or 0 if no refusal leads to a ban;
+--              Within; ForgetAfter; the lengths of the bans
+--   reply      twice the number of refusals that count, plus 1 if there is no ban; the time until
+--              all is forgotten; the time until the ban ends; how many bans have followed each
+--              other
+
 -- A state is "gone last ends level", and then " mark" for each refusal since the last ban. gone is
 -- the instant at which all is forgotten. last is the instant of the last refusal or ban. ends is
--- the end of the last ban. A mark is an instant.
+-- the end of the last ban. level is how many bans have followed each other. A mark is an instant.
 --
 -- In Go ends is Until, which is a word of Lua, and marks are Refusals. check removes marks that no
 -- longer count. In Go prune does that.

@@ -1,16 +1,16 @@
--- Fixed, elastic and calendar windows.
+-- Fixed, elastic and calendar windows. These numbers are sent and replied:
 --
--- arguments  cost, max, period. A calendar window also has four instants, by the clock of the
---            process: the starts of the period before the present one, of the present one, and of
---            the two after it
--- reply      1 if it has room, plus twice the count; the time until the window ends. If the count
---            of a calendar window is 0, it is the time until the period ends
--- amend      units, period, the end of the charge's window; 1 if the charge had opened it and all
---            is given back, else 0
---
+--   arguments  cost, max, period. A calendar window also has four instants, by the clock of the
+--              process: the starts of the period before the present one, of the present one, and of
+--              the two after it
+--   reply      twice the count, plus 1 if the limit has room; the time until the window ends. If
+--              the count of a calendar window is 0, it is the time until the period ends
+--   amend      units, period, the end of the charge's window; 1 if the charge opened that window
+--              and all of its units are given back, else 0
+
 -- A state is "count end". The state of a calendar window is kept for a second after its end. So if
 -- the clock steps back over a boundary by at most a second, no period has its quota twice.
---
+
 -- Fields have the names of counter.go, with these differences:
 --
 --   ends           the end of the window, which is Expires less linger. If there is no window,

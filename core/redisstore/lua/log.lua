@@ -31,8 +31,8 @@ end
 
 function log.live(s, after) return call('ZCOUNT', s.key, '(' .. int(after), '+inf') end
 
--- expire has the log expire with its newest entry. If no entry is left, Redis has deleted the log,
--- and expire must not touch the key: if a slot of a Cluster is being moved, the key belongs to
+-- expire makes the log expire with its newest entry. If no entry is left, Redis has deleted the
+-- log, and expire must not touch the key: if a slot of a Cluster is being moved, the key belongs to
 -- another server by then.
 function log.expire(r, s, entries)
 	if entries > 0 then
@@ -40,9 +40,9 @@ function log.expire(r, s, entries)
 	end
 end
 
--- remove prefers admitted actions to refused attempts of the same instant: the action itself may be
--- missing, because a limit with a lower max has displaced it by refused attempts. memorystore
--- cannot tell the two apart.
+-- remove first removes admitted actions of the instant, and then refused attempts. The action
+-- itself may be missing, because a limit with a lower max has displaced it by refused attempts.
+-- memorystore cannot tell the two apart.
 function log.remove(r, made, units, s)
 	local members = call('ZRANGE', s.key, int(made), int(made), 'BYSCORE')
 	local entries = call('ZCOUNT', s.key, '-inf', '+inf')

@@ -1,9 +1,9 @@
 -- Buckets and funnels. A span of time is two numbers: whole microseconds, and a fraction of a
 -- microsecond in parts. The rule's field parts says how many parts make a microsecond.
---
+
 -- Fields and functions have the names of meter.go, with these differences:
 --
---   burst         the whole of Burst; burstPart is its part
+--   burst         the whole of Burst, and burstPart its part
 --   debt, part    what is owed at the instant of the run: At, less that instant. It is negative if
 --                 it has drained
 --   turns, owed   Turns. If that is negative in Go, turns is positive and owed is true
@@ -14,25 +14,29 @@
 --   after         the debt after a charge; afterPart is its part. check computes both
 --   correct       brings only what is in Data to now. check cuts a debt above the quota, if it
 --                 reserves no turn
+
+-- These numbers are sent and replied:
 --
--- arguments  the whole of cost and of burst; if parts > 1 or the bucket has Initial, also parts and
---            the part of cost and of burst; with Initial also the span of the debt that it starts
---            with, and how long it is kept
--- reply      1 if it has room, plus twice the whole of the debt; if parts > 1, the part of the
---            debt; if the charge may be amended, the number of the last refund, or 0
--- amend      the span to give back; parts; the span of the debt's end just after the charge, as
---            an instant; the span of burst; the number of the last refund before the charge
+--   arguments  the whole of cost and of burst. If parts > 1 or the bucket has Initial, three
+--              numbers follow: parts, the part of cost and the part of burst. If it has Initial,
+--              the span of its first debt and ForgetAfter follow
+--   reply      twice the whole of the debt, plus 1 if the limit has room. If parts > 1, the part of
+--              the debt follows. If the charge may be amended, the number of the last refund
+--              follows, or 0 if there is none
+--   amend      the span to give back; parts; the tat just after the charge, as a span; the span of
+--              burst; the number of the last refund before the charge, or 0 if there was none
+
+-- A state is text. It begins with the tat: the instant at which the debt ends, which GCRA calls the
+-- theoretical arrival time. These may follow, in this order:
 --
--- A state is "tat": the instant at which the debt ends, in GCRA the theoretical arrival time.
--- After it there may be
---   "+part"   its part
---   "@at"     the instant of the last charge that left a debt above the quota: it reserved a turn
---             for a waiting caller
---   "=at"     the same, if no turn is reserved: the charge was one above the quota
---   " at"     the instant at which the state is forgotten, of a bucket with Initial
---   "!until"  after a refund: the instant at which all that was charged before has drained. For
---             each refund that still matters, the oldest first, " number tat" or
---             " number tat+part" follows: a number that rises, and the debt's end after it
+--   "+part"   the part of the tat
+--   "@at"     at is the instant of the last charge that left a debt above the quota. It reserved a
+--             turn for a waiting caller
+--   "=at"     at is the same instant, of a charge above the quota that reserved no turn
+--   " at"     at is the instant at which the state of a bucket with Initial is forgotten
+--   "!until"  there were refunds. until is the instant at which all that was charged before them
+--             has drained. For each refund that still matters, oldest first, its number and the tat
+--             after it follow: " number tat", or " number tat+part". The numbers rise
 
 local call, find, floor, format = redis.call, string.find, math.floor, string.format
 local save -- below

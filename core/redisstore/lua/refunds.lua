@@ -1,7 +1,7 @@
 -- The refund of a meter. A meter remembers refunds so that it gives no time back twice. They are
--- the end of its state, from the "!" on: meter.lua has the format. They stay text until a refund
--- needs them: valid, till and last read the text as it is. A meter without refunds has none of it,
--- and its text is nil or false.
+-- the end of its state, from the "!" on: meter.lua has the format. The tat is the instant at which
+-- the debt of the meter ends. Refunds stay text until a refund needs them: valid, till and last
+-- read the text as it is. A meter without refunds has nil or false as that text.
 --
 -- amend does what amend of meter.go does. limit and add are those of refunds.go. push and merge are
 -- part of add. sub, exceeds and ceil are methods of Span in Go.

@@ -1,7 +1,7 @@
 -- The queue of a moving window: a string of instants, oldest first. An instant takes 7 bytes, the
 -- highest byte first. trail.lua says what the functions do, and what the fields of s are. In Go
 -- queue.go keeps blocks in memory, and has none of the functions here.
---
+
 -- Up to 32 instants are a list: the string has nothing else, and each save writes it anew. More
 -- instants are in a ring: a header of 56 bytes, and then cap places. The i-th instant is in place
 -- (head + i) % cap. The oldest instant is the 0th. What the other places hold means nothing. The
@@ -12,11 +12,11 @@
 -- newest is the newest instant. n is how many instants there are. back is how far the clock has
 -- stepped back since the instants were written: it must be subtracted from the instants in the
 -- places. So if the clock steps back, only the header is written.
---
--- s has these fields for a list too. s.start says where the places begin in the string, which is 0
--- for a list. s.text is the beginning of the string as load has read it, or '' if the string has
--- changed since.
---
+
+-- s has the fields back, newest, head, n and cap for a list too. s.start says where the places
+-- begin in the string, which is 0 for a list. s.text is the beginning of the string as load has
+-- read it, or '' if the string has changed since.
+
 -- In this example a list has at most 2 instants, and the window has 5 of them. A to G are instants.
 -- A dot is a place that is not used:
 --
@@ -28,7 +28,7 @@
 --   0 F 2 3 | F B C E F      a refund of the action at D: E and F move
 --   9 G 2 4 | F B C E F      an action at G, after the clock has stepped back by 9, where G is F-9.
 --                            C, E and F stand for C-9, E-9 and F-9 now, so G is written as F
---
+
 -- A ring that has no room is written anew with more places, if it is short. Redis gives a string
 -- that is written as a whole no more memory than it needs, and a string that grows up to 1 MB more.
 -- To write a long string anew would delay all users. Therefore a ring with inPlace places or more

@@ -7,11 +7,15 @@
 -- These slots use the functions and fields of trail.lua. In Go slots.go has its own. Two more
 -- fields are s.ids, the numbers of the slots that were added, for save, and s.first, the first slot
 -- of the last charge.
+
+-- These numbers are sent and replied:
 --
--- arguments  cost, less the slots that the action has already; max; period: the lease
--- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait,
---            or 0 if it has room; if the charge may be amended, the first slot's number, or 0
--- amend      1 to renew the slots or 0 to release them, period, the first slot's number, cost
+--   arguments  cost, less the slots that the action has already; max; the lease
+--   reply      twice the number of slots that are taken, plus 1 if the limit has room; the time
+--              until all are free; the wait, or 0 if the limit has room. If the charge may be
+--              amended, the number of its first slot follows, or 0 if it took none
+--   amend      1 to renew the slots, or 0 to release them; the lease; the number of the first slot;
+--              cost
 
 local call = redis.call
 local log, state, trail = require 'log', require 'state', require 'trail'

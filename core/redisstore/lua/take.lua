@@ -3,12 +3,12 @@
 -- parts of a microsecond.
 --
 -- protocol.go says what the keys, the arguments and the reply are.
---
+
 -- decide does for all charges what Check and Commit do in Go for one charge. It loads and checks
 -- the limits of a charge. If they have room, it charges each of them. If not, each may record the
 -- refusal. Then it replies the reading of each limit, and saves each state that has changed. If a
 -- charge is repeated, its states are loaded before the first time and saved after the last time.
---
+
 -- The functions of a machine do what they do in Go, and have their arguments in the same order:
 --
 --   r     the rule: what a word says of a limit, except for its cost
@@ -22,6 +22,8 @@
 -- A function of the library keeps a and s with the word until the next run. load then sets all
 -- fields of the state anew. No function sets a field of s to nil, because the table would then
 -- shrink and grow.
+
+-- The functions of a machine have these arguments:
 --
 --   args(kind, first, second, third, rest)
 --       returns s, with r in s.rule and the cost in s.cost. It gets the numbers that args of
@@ -104,7 +106,7 @@ end
 
 -- records reports whether a rule records that its charge does not pass. It has the conditions of
 -- records in Go and those of Rule.Refuse. During a ban no rule records. A ban policy records if a
--- limit of its subject has refused.
+-- limit of its subject other than InFlight has refused.
 local function records(r, s, ask, passes, limited, banned)
 	if banned or r.bans and not limited or not r.bans and s.fits then
 		return false

@@ -15,7 +15,7 @@
 --             refused attempts
 --   most      how many entries may count: max, or what a forced charge may leave
 --   wait      the wait that read replies. It is kept, because to compute it takes a command
---
+
 -- The queue is log.lua or ring.lua. Both have these functions:
 --
 --   load(s, key)               sets key, which the other functions use, and newest
@@ -25,11 +25,13 @@
 --   remove(r, made, units, s)  removes entries of the instant made. In Go amend finds them
 --   save(r, now, s, stored)    does what shift, push and drop do in Go. stored of the entries in
 --                              Redis are live
+
+-- These numbers are sent and replied:
 --
--- arguments  cost, max, period
--- reply      1 if it has room, plus twice the count; the time until its full quota is
---            available; the wait, or 0 if it has room
--- amend      units, period, max
+--   arguments  cost, max, period
+--   reply      twice the count, plus 1 if the limit has room; the time until the full quota is
+--              available; the wait, or 0 if the limit has room
+--   amend      units, period, max
 
 local max, min = math.max, math.min
 local maxOwed = 70000000 -- the most entries that a charge above the quota leaves: a string has no room for 74 million
