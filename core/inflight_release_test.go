@@ -13,13 +13,13 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// losing does what it is asked, and loses the answers of so many Amends.
-type losing struct {
+// amends is a memorystore whose Amend is amend.
+type amends struct {
 	*memorystore.Store
-	lose int
+	amend func(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error)
 }
 
-func (s *losing) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+func (s *amends) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	d, r, err := s.Store.Take(ctx, c)
 	if r != nil {
 		r.By = s
@@ -27,19 +27,22 @@ func (s *losing) Take(ctx context.Context, c core.Charge) (core.Decision, *core.
 	return d, r, err
 }
 
-var errLost = errors.New("the answer is lost")
-
-func (s *losing) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
-	done, err := s.Store.Amend(ctx, r, a)
-	if s.lose--; s.lose >= 0 {
-		return false, errLost
-	}
-	return done, err
+func (s *amends) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
+	return s.amend(ctx, r, a)
 }
+
+var errLost = errors.New("the answer is lost")
 
 func TestAReleaseMayBeTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, store := t.Context(), &losing{Store: memorystore.New(nil), lose: 2}
+		ctx, store, lost := t.Context(), &amends{Store: memorystore.New(nil)}, 0
+		store.amend = func(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
+			done, err := store.Store.Amend(ctx, r, a)
+			if lost++; lost <= 2 {
+				return false, errLost
+			}
+			return done, err
+		}
 		l := core.Must(core.New(store, core.InFlight(1)))
 		first, _ := l.Allow(ctx, "alice", "stream")
 		if err := l.Renew(ctx, first); err != errLost {
@@ -61,35 +64,6 @@ func TestAReleaseMayBeTriedAgain(t *testing.T) {
 	})
 }
 
-// cannotAmend is a store that cannot amend while it is down.
-type cannotAmend struct {
-	*memorystore.Store
-	panics          bool
-	down            atomic.Bool
-	failed, amended atomic.Int32
-}
-
-func (s *cannotAmend) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-	d, r, err := s.Store.Take(ctx, c)
-	if r != nil {
-		r.By = s
-	}
-	return d, r, err
-}
-
-func (s *cannotAmend) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
-	switch {
-	case !s.down.Load():
-		s.amended.Add(1)
-		return s.Store.Amend(ctx, r, a)
-	case s.panics:
-		s.failed.Add(1)
-		panic("down")
-	}
-	s.failed.Add(1)
-	return false, errLost
-}
-
 // A release that has failed is tried again in the background, by itself and once a second, until the longest lease
 // has ended.
 func TestAFailedReleaseIsTriedAgain(t *testing.T) {
@@ -109,13 +83,25 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &cannotAmend{Store: memorystore.New(nil), panics: c.panics}
+				var down atomic.Bool
+				var failed, amended atomic.Int32
+				s := &amends{Store: memorystore.New(nil)}
+				s.amend = func(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
+					if !down.Load() {
+						amended.Add(1)
+						return s.Store.Amend(ctx, r, a)
+					}
+					if failed.Add(1); c.panics {
+						panic("down")
+					}
+					return false, errLost
+				}
 				l := core.Must(core.New(s, core.InFlight(1).Lease(time.Minute), core.InFlight(1).Lease(time.Hour).PerUser()))
 				d, err := l.Allow(t.Context(), "alice", "stream")
 				if err != nil || !d.Allowed {
 					t.Fatal(d, err)
 				}
-				s.down.Store(c.outage > 0)
+				down.Store(c.outage > 0)
 				for range 3 { // the tries of a decision are one
 					func() {
 						defer func() { _ = recover() }()
@@ -126,17 +112,17 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 				}
 				time.Sleep(c.outage)
 				synctest.Wait()
-				if most := 3 + 10 + int(min(c.outage, time.Hour)/time.Second); int(s.failed.Load()) > most {
-					t.Errorf("%d have failed, more than %d", s.failed.Load(), most)
+				if most := 3 + 10 + int(min(c.outage, time.Hour)/time.Second); int(failed.Load()) > most {
+					t.Errorf("%d have failed, more than %d", failed.Load(), most)
 				}
-				s.down.Store(false)
+				down.Store(false)
 				time.Sleep(1100 * time.Millisecond)
 				synctest.Wait()
-				if freed := s.amended.Load() > 0; freed != c.freed {
+				if freed := amended.Load() > 0; freed != c.freed {
 					t.Errorf("it is released after the outage: %t, want %t", freed, c.freed)
 				}
-				if c.freed && s.amended.Load() != 1 {
-					t.Errorf("it is released %d times", s.amended.Load())
+				if c.freed && amended.Load() != 1 {
+					t.Errorf("it is released %d times", amended.Load())
 				}
 				if got, _ := l.Allow(t.Context(), "alice", "stream"); !got.Allowed {
 					t.Error("the slot is not free")
@@ -146,30 +132,15 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 	}
 }
 
-// hanging is a store that renews when it is told to.
-type hanging struct {
-	*memorystore.Store
-	renews chan struct{}
-}
-
-func (s *hanging) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-	d, r, err := s.Store.Take(ctx, c)
-	if r != nil {
-		r.By = s
-	}
-	return d, r, err
-}
-
-func (s *hanging) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
-	if a.Verb == machine.VerbRenew {
-		<-s.renews
-	}
-	return s.Store.Amend(ctx, r, a)
-}
-
 func TestAReleaseWhoseContextEndsDuringARenewalIsMadeAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &hanging{memorystore.New(nil), make(chan struct{})}
+		s, renews := &amends{Store: memorystore.New(nil)}, make(chan struct{})
+		s.amend = func(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
+			if a.Verb == machine.VerbRenew {
+				<-renews
+			}
+			return s.Store.Amend(ctx, r, a)
+		}
 		l := core.Must(core.New(s, core.InFlight(1)))
 		d, _ := l.Allow(t.Context(), "alice", "stream")
 		go func() { _ = l.Renew(context.Background(), d) }()
@@ -180,7 +151,7 @@ func TestAReleaseWhoseContextEndsDuringARenewalIsMadeAfterIt(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		close(s.renews)
+		close(renews)
 		time.Sleep(time.Second)
 		if d, _ := l.Allow(t.Context(), "alice", "stream"); !d.Allowed {
 			t.Error("the slot is not free")

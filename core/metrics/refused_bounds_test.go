@@ -2,13 +2,11 @@ package metrics_test
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,26 +101,4 @@ func TestMergedListsKeepTheirBounds(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestMostRefusedUnderLoad(t *testing.T) {
-	m := metrics.New(named)
-	l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 2000 {
-				_, _ = l.Allow(t.Context(), fmt.Sprint("u", (i+g)%4), "reply")
-				if i%500 == 0 {
-					m.MostRefused(3)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for _, u := range m.MostRefused(9).Users {
-		if u.Refused != 4000 || u.Over != 0 {
-			t.Errorf("%+v, want 4000", u)
-		}
-	}
 }

@@ -6,23 +6,20 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/gin-gonic/gin"
 	"github.com/labstack/echo/v4"
 	echov5 "github.com/labstack/echo/v5"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/echolimit"
 	limitv5 "github.com/tailcut/tailcut/echolimit/echov5"
-	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // A middleware outside may keep the answer to itself until the chain has returned. FinalCost and
-// the default answer go by what was written, not by what was sent.
+// the default answer go by what was written, not by what was sent. Package ginlimit tests it of Gin.
 func TestInsideAMiddlewareThatBuffers(t *testing.T) {
-	gin.SetMode(gin.ReleaseMode)
 	var got int
 	cfg := nethttp.Config{
 		FinalCost: func(_ *http.Request, status int) int { got = status; return 1 },
@@ -43,18 +40,6 @@ func TestInsideAMiddlewareThatBuffers(t *testing.T) {
 				mux.ServeHTTP(b, r)
 				b.send()
 			})
-		},
-		"ginlimit": func(l *core.Limiter) http.Handler {
-			e := gin.New()
-			e.Use(func(c *gin.Context) {
-				b := &ginBuffers{ResponseWriter: c.Writer, b: &buffers{ResponseWriter: c.Writer}}
-				c.Writer = b
-				c.Next()
-				b.b.send()
-			})
-			e.GET("/", ginConfig(cfg).Limit(l, ginlimit.From(everyone), ginlimit.Action("x")), func(c *gin.Context) { c.Status(401) })
-			e.GET("/allow", func(c *gin.Context) { ginConfig(cfg).Allow(c, l, "~everyone", "x", 1) })
-			return e
 		},
 		"echolimit": func(l *core.Limiter) http.Handler {
 			e := echo.New()
@@ -121,14 +106,3 @@ func (b *buffers) send() {
 		_, _ = b.body.WriteTo(b.ResponseWriter)
 	}
 }
-
-// ginBuffers has the Status and the Written of the writer behind, to which nothing was written.
-type ginBuffers struct {
-	gin.ResponseWriter
-	b *buffers
-}
-
-func (g *ginBuffers) WriteHeader(status int)            { g.b.WriteHeader(status) }
-func (g *ginBuffers) WriteHeaderNow()                   {}
-func (g *ginBuffers) Write(p []byte) (int, error)       { return g.b.Write(p) }
-func (g *ginBuffers) WriteString(p string) (int, error) { return g.b.body.WriteString(p) }
