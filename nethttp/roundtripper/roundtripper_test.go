@@ -45,22 +45,6 @@ func (n *next) RoundTrip(*http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func TestCallsWaitForTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &next{start: time.Now()}
-		c := client(n)
-		for _, host := range []string{"a", "A", "a", "A", "a", "b"} {
-			if _, err := c.Get("http://" + host + ".example/"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		// The sixth is for another host, which has a limit of its own.
-		if got, want := fmt.Sprint(n.came), "[0s 0s 0s 500ms 1s 1s]"; got != want {
-			t.Errorf("the calls went out at %s, want %s", got, want)
-		}
-	})
-}
-
 // All spellings that reach the same server share its limit; another port is another server.
 func TestOneNameAHost(t *testing.T) {
 	for _, urls := range [][]string{

@@ -70,3 +70,50 @@ func TestALongLineIsReadInTime(t *testing.T) {
 		}
 	}
 }
+
+// A header that is not that of the line before costs as much as its names, and not as all that can be looked for: a
+// log of headers only is read in no time.
+func TestHeadersAreCheap(t *testing.T) {
+	r, err := New(Options{Format: "w3c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := [][]byte{[]byte("#Fields: date time c-ip"), []byte("#Fields: time date c-ip")}
+	n := 0
+	allocs := testing.AllocsPerRun(100, func() {
+		var q Request
+		r.Read(headers[n%2], &q)
+		n++
+	})
+	if allocs > 10 {
+		t.Errorf("%g allocations for a header", allocs)
+	}
+}
+
+// Neither parser allocates for a line.
+func TestParsersDoNotAllocate(t *testing.T) {
+	c := combined{user: fromAddress, id: fromAuth, addresses: new(addresses)}
+	n, err := newLogFormat(&Options{User: UserAddress, IDs: UserAuth}, nginxMain, new(addresses))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := jsonParser(Fields{}, UserAddress)
+	for line, parse := range map[string]func([]byte, *Request) Outcome{
+		`203.0.113.9 - - [22/Nov/2026:08:00:00 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x"`:                                                                       c.parse,
+		`2001:db8::7 - - [22/Nov/2026:08:00:01 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x"`:                                                                       c.parse,
+		`{"time":"2026-11-22T08:00:00.123Z","duration":123,"method":"POST","path":"/posts/1/replies","remote_addr":"203.0.113.9:5","x":[1,2,{"y":null}],"z":"\"\u00e4"}`:    j.parse,
+		`{"ts":1795334400.25,"duration":0.5,"request":{"remote_ip":"2001:db8::1","method":"POST","uri":"/posts/1\/replies","headers":{"Accept":["*/*"]}},"user_id":"x\ty"}`: j.parse,
+		`203.0.113.9 - ann [22/Nov/2026:08:00:00 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x" 0.250`:                                                               n.parse,
+	} {
+		b := []byte(line)
+		var r Request
+		allocs := testing.AllocsPerRun(100, func() {
+			if parse(b, &r) != IsRequest {
+				t.Fatal(line)
+			}
+		})
+		if allocs != 0 {
+			t.Errorf("%g allocations for %s", allocs, line)
+		}
+	}
+}

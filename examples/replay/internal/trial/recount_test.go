@@ -5,13 +5,27 @@ package trial_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"math/big"
+	"math/rand/v2"
 	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/examples/replay/internal/fit"
+	"github.com/tailcut/tailcut/examples/replay/internal/line"
+	"github.com/tailcut/tailcut/examples/replay/internal/report"
+	"github.com/tailcut/tailcut/examples/replay/internal/route"
+	"github.com/tailcut/tailcut/examples/replay/internal/trial"
 )
 
 // An entry is a request of a log.
@@ -181,69 +195,146 @@ func recounted(log []byte, action func(method, path string) string) *recount {
 	return r
 }
 
-// A rule says whether an action at t passes after those that were admitted, and if not how long
-// it has to wait.
-type rule func(admitted []int64, t int64) (ok bool, wait int64)
+// The report of a log is what a recount of it gives, in every format, zipped or not.
+func TestReportIsTheRecount(t *testing.T) {
+	formats := [][]string{{"common"}, {"combined"}, {"nginx"}, {"caddy"}, {"envoy"}, {"slog"}, {"common", "combined", "nginx", "caddy", "envoy", "slog"}}
+	seeds := uint64(21)
+	if testing.Short() {
+		seeds = 7 // each of the formats once
+	}
+	for seed := range seeds {
+		of := formats[seed%uint64(len(formats))]
+		t.Run(fmt.Sprint(seed, of), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 16))
+			var routes []route.Route
+			if seed%2 == 0 {
+				routes = forum
+			}
+			m := makeLog(r, 180, of)
+			log, plain := m.log, m.log
+			if seed%3 == 0 {
+				log = zip(t, log)
+			}
+			if seed%9 == 3 { // and cut off
+				log = log[:len(log)*2/3]
+				z, err := gzip.NewReader(bytes.NewReader(log))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if plain, err = io.ReadAll(z); !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatal(err)
+				}
+			}
+			compare(t, r, log, recounted(plain, muxed(t, routes)), routes)
+		})
+	}
+}
 
-// sliding is at most max in a window.
-func sliding(max int, period int64) rule {
-	return func(admitted []int64, t int64) (bool, int64) {
-		var within []int64
-		for _, a := range admitted {
-			if a > t-period {
-				within = append(within, a)
+func compare(t *testing.T, r *rand.Rand, log []byte, want *recount, routes []route.Route) {
+	t.Helper()
+	actions := []string{"reply", "like", "read"}
+	if routes == nil {
+		actions = []string{route.All}
+	}
+	max, period := 1+r.IntN(6), time.Duration(1+r.IntN(600))*time.Second
+	capacity, every := 1+r.IntN(6), time.Duration(1+r.IntN(60))*time.Second
+	window, funnel := core.SlidingWindow(max, period), core.Funnel(capacity, core.Every(every))
+	got, err := replay(context.Background(), bytes.NewReader(log), trial.Options{
+		Routes:     routes,
+		Candidates: []trial.Candidate{{Limits: []core.Limit{window}}, {Action: actions[0], Limits: []core.Limit{funnel}}},
+		ShowUsers:  true,
+		Line:       line.Options{Unit: "ns"}, // that of slog
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := map[string]bool{}
+	for _, of := range want.users {
+		for u := range of {
+			users[u] = true
+		}
+	}
+	skipped, left := sums(got)
+	if a, b := [...]int{int(got.Lines), int(skipped), int(left.Late + left.Long), int(got.Unrouted), int(got.Requests), got.Users},
+		[...]int{want.lines, want.skipped, want.late, want.left, want.requests, len(users)}; a != b {
+		t.Errorf("lines, skipped, late, left out, requests, users are %v, want %v", a, b)
+	}
+	if got.From.UnixMicro() != want.from || got.To.UnixMicro() != want.to {
+		t.Errorf("from %v to %v, want %v to %v", got.From, got.To, time.UnixMicro(want.from).UTC(), time.UnixMicro(want.to).UTC())
+	}
+	if len(got.Limits) != len(actions)+1 {
+		t.Fatalf("%d rows of limits, want %d", len(got.Limits), len(actions)+1)
+	}
+	for i, row := range got.Limits {
+		pass := sliding(max, period.Microseconds())
+		if i == len(actions) {
+			pass = leaking(capacity, every.Microseconds())
+		}
+		sameLimit(t, row, want.users[row.Action], pass)
+	}
+	sameFit(t, got, want)
+}
+
+func sameLimit(t *testing.T, got report.Limit, users map[string][]int64, pass rule) {
+	t.Helper()
+	want, requests := judge(users, pass), 0
+	for _, times := range users {
+		requests += len(times)
+	}
+	hours := int64(0)
+	for _, day := range got.Hours {
+		for _, n := range day {
+			hours += n
+		}
+	}
+	if a, b := [...]int{int(got.Requests), int(got.Refused), got.Users, got.UsersRefused, int(hours)},
+		[...]int{requests, want.refused, len(users), want.touched, want.refused}; a != b {
+		t.Errorf("%s %s: requests, refused, users, users refused, refused by hour are %v, want %v", got.Action, got.Text, a, b)
+	}
+	if got.LongestWait.Microseconds() != want.longest {
+		t.Errorf("%s %s: the longest wait is %s, want %d µs", got.Action, got.Text, got.LongestWait, want.longest)
+	}
+	for _, u := range got.Most {
+		if int(u.Refused) != want.by[u.Name] {
+			t.Errorf("%s %s: %s was refused %d times, want %d", got.Action, got.Text, u.Name, u.Refused, want.by[u.Name])
+		}
+	}
+	if len(got.Most) != min(10, want.touched) {
+		t.Errorf("%s %s: %d users are listed, of %d", got.Action, got.Text, len(got.Most), want.touched)
+	}
+}
+
+// The fit is the least number that a naive replay finds by trying.
+func sameFit(t *testing.T, got *report.Report, want *recount) {
+	t.Helper()
+	for _, a := range got.Actions {
+		users := want.users[a.Name]
+		check := func(what any, got fit.Least, of func(n int) rule) {
+			t.Helper()
+			n := len(users)
+			least := fit.Least{Nobody: leastNumber(users, 0, of), PerMille: leastNumber(users, n/1000, of), Percent: leastNumber(users, n/100, of)}
+			if got != least {
+				t.Errorf("%s %v: the fit is %v, want %v", a.Name, what, got, least)
 			}
 		}
-		if len(within) < max {
-			return true, 0
-		}
-		return false, within[len(within)-max] + period - t
-	}
-}
-
-// leaking is a funnel, whose level is recounted from its start. emission is the time of a unit.
-func leaking(capacity int, emission int64) rule {
-	return func(admitted []int64, t int64) (bool, int64) {
-		level, last := int64(0), int64(0) // in time
-		for _, a := range admitted {
-			level = max(0, level-(a-last)) + emission
-			last = a
-		}
-		level = max(0, level-(t-last))
-		return level+emission <= int64(capacity)*emission, level + emission - int64(capacity)*emission
-	}
-}
-
-type verdict struct {
-	refused, touched int
-	longest          int64
-	by               map[string]int
-}
-
-func judge(users map[string][]int64, pass rule) verdict {
-	v := verdict{by: map[string]int{}}
-	for u, times := range users {
-		var admitted []int64
-		for _, t := range times {
-			ok, wait := pass(admitted, t)
-			if ok {
-				admitted = append(admitted, t)
-				continue
+		for _, w := range a.Windows {
+			check(w.Period, w.Max, func(n int) rule { return sliding(n, w.Period.Microseconds()) })
+			if last := w.Curve[len(w.Curve)-1]; last != (fit.Point{Max: w.Max.Nobody}) {
+				t.Errorf("%s %s: the curve ends with %v", a.Name, w.Period, last)
 			}
-			v.refused++
-			v.by[u]++
-			v.longest = max(v.longest, wait)
+			for _, p := range w.Curve {
+				if touched := judge(users, sliding(p.Max, w.Period.Microseconds())).touched; p.Share != float64(touched)/float64(a.Users) {
+					t.Errorf("%s %s: max %d touches %g of %d users, want %d", a.Name, w.Period, p.Max, p.Share, a.Users, touched)
+				}
+			}
 		}
-	}
-	v.touched = len(v.by)
-	return v
-}
-
-// leastNumber is the least number for which a rule touches at most so many users.
-func leastNumber(users map[string][]int64, allowed int, of func(n int) rule) int {
-	for n := 1; ; n++ {
-		if judge(users, of(n)).touched <= allowed {
-			return n
+		for _, f := range a.Funnels {
+			n, d := map[core.Rate]int64{core.Every(time.Second): 1, core.Per(30, time.Minute): 2, core.Per(10, time.Minute): 6, core.Every(time.Minute): 60}[f.Rate], int64(1_000_000)
+			check(f.Rate, f.Capacity, func(c int) rule { return leaking(c, n*d) })
+		}
+		if len(a.Windows) != 4 || len(a.Funnels) != 4 {
+			t.Errorf("%s has %d windows and %d funnels", a.Name, len(a.Windows), len(a.Funnels))
 		}
 	}
 }
