@@ -129,6 +129,31 @@ func TestDocumentsAreComparedRequestByRequest(t *testing.T) {
 	}
 }
 
+// Without an old document nobody was refused before, and two equal ones change nothing.
+func TestDocumentsWithoutADifference(t *testing.T) {
+	log := strings.Repeat(`{"time":"2026-11-22T08:00:00Z","method":"POST","path":"/posts/1/replies","user":"a"}`+"\n", 5)
+	for name, c := range map[string]struct {
+		from    []byte
+		before  int64
+		refused int64
+		changes int
+	}{
+		"no old document": {nil, 0, 3, 6},
+		"equal documents": {[]byte(newPlans), 3, 0, 0},
+	} {
+		r := run(t, log, trial.Options{Line: line.Options{User: "field:user"}, Routes: forum[:2], Plans: trial.Documents{From: c.from, To: []byte(newPlans)}})
+		i := r.Comparison.Impacts[0]
+		if len(r.Comparison.Impacts) != 1 || i.Before != c.before || i.After != 3 || i.Refused.Requests != c.refused || i.Passed.Requests != 0 || len(r.Comparison.Changes) != c.changes {
+			t.Errorf("%s: %+v", name, r.Comparison)
+		}
+		for _, u := range i.Refused.Most {
+			if u.Name == "a" {
+				t.Errorf("%s: the user is shown", name)
+			}
+		}
+	}
+}
+
 // The document says the zone of a user, and nothing says on which day a user has paid: the report has that.
 func TestDocumentsWithInvoiceMonths(t *testing.T) {
 	var log strings.Builder
