@@ -2,18 +2,12 @@ package plans_test
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/plans"
 	"github.com/tailcut/tailcut/keyfuncs"
-	"github.com/tailcut/tailcut/nethttp"
 )
 
 // three are plans for the benchmarks. They follow a source.
@@ -68,71 +62,6 @@ func BenchmarkPick(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				_, _ = pick(nil)
-			}
-		})
-	}
-}
-
-// BenchmarkRequest compares the middleware with plans, with a limiter in an atomic.Pointer, and with one that
-// does not change.
-func BenchmarkRequest(b *testing.B) {
-	store := memorystore.New(nil)
-	fixed := core.Must(core.New(store, core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))))
-	var now atomic.Pointer[core.Limiter]
-	now.Store(fixed)
-	for name, cfg := range map[string]nethttp.Config{
-		"fixed": {},
-		"picked": {Limiter: func(*http.Request) (*core.Limiter, error) {
-			return now.Load(), nil
-		}},
-		"plans": {Limiter: plans.Pick(three(b), keyfuncs.Header("X-User-ID"), keyfuncs.Action("reply"), nil)},
-	} {
-		h := cfg.Limit(fixed, keyfuncs.Header("X-User-ID"), keyfuncs.Action("reply"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		r := httptest.NewRequest("POST", "/replies", nil)
-		r.Header.Set("X-User-ID", "alice")
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			w := discard{}
-			for b.Loop() {
-				clear(w)
-				h.ServeHTTP(w, r)
-			}
-		})
-	}
-}
-
-type discard http.Header
-
-func (w discard) Header() http.Header         { return http.Header(w) }
-func (w discard) Write(b []byte) (int, error) { return len(b), nil }
-func (w discard) WriteHeader(int)             {}
-
-// BenchmarkCompile is a document with 10 plans of 20 actions each, and users.
-func BenchmarkCompile(b *testing.B) {
-	for _, users := range []int{0, 1000, 1_000_000} {
-		document := []byte(`{"default": "plan-0", "plans": {`)
-		for i := range 10 {
-			document = fmt.Appendf(document, `"plan-%d": {"limits": {`, i)
-			for j := range 20 {
-				document = fmt.Appendf(document, `"POST /v1/things/%d": ["SlidingWindow(%d, 1m)", "FixedWindow(1000, 24h)"], `, j, 1+i)
-			}
-			document = append(document, `"*": ["SlidingWindow(60, 1m)"]}}, `...)
-		}
-		document = append(document[:len(document)-2], `}, "users": {`...)
-		for i := range users {
-			document = fmt.Appendf(document, `"user-%d": "plan-%d", `, i, i%10)
-		}
-		if users > 0 {
-			document = document[:len(document)-2]
-		}
-		document = append(document, `}}`...)
-		b.Run(fmt.Sprintf("users=%d", users), func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(int64(len(document)))
-			for b.Loop() {
-				if _, err := plans.New(memorystore.New(nil), document); err != nil {
-					b.Fatal(err)
-				}
 			}
 		})
 	}
