@@ -104,37 +104,23 @@ func upMiddleware[C ctx, H ~func(C) error, M ~func(H) H](m M) middleware {
 	return func(next handler) handler { return up[C](m(down[C, H](next))) }
 }
 
-func downKey[C ctx](k key) func(C) (string, error) {
-	if k == nil {
+// down1 and down2 are down for functions of a config and for keys, which may be nil.
+func down1[C ctx, V any](f func(ctx) (V, error)) func(C) (V, error) {
+	if f == nil {
 		return nil
 	}
-	return func(c C) (string, error) { return k(c) }
+	return func(c C) (V, error) { return f(c) }
+}
+
+func down2[C ctx, A, V any](f func(ctx, A) V) func(C, A) V {
+	if f == nil {
+		return nil
+	}
+	return func(c C, a A) V { return f(c, a) }
 }
 
 func upKey[C ctx](k func(C) (string, error)) key {
 	return func(c ctx) (string, error) { return k(c.(C)) }
-}
-
-// The functions of a config, for a version's.
-func downCost[C ctx](f func(ctx) (int, error)) func(C) (int, error) {
-	if f == nil {
-		return nil
-	}
-	return func(c C) (int, error) { return f(c) }
-}
-
-func downAnswer[C ctx, A any](f func(ctx, A) error) func(C, A) error {
-	if f == nil {
-		return nil
-	}
-	return func(c C, a A) error { return f(c, a) }
-}
-
-func downFinal[C ctx](f func(ctx, int) int) func(C, int) int {
-	if f == nil {
-		return nil
-	}
-	return func(c C, status int) int { return f(c, status) }
 }
 
 var v4 = version{
@@ -145,9 +131,9 @@ var v4 = version{
 	},
 	limit: func(cfg config, l *core.Limiter, user, action key) middleware {
 		m := limitv4.Config{
-			Cost: downCost[echov4.Context](cfg.cost), Deny: downAnswer[echov4.Context](cfg.deny), Fail: downAnswer[echov4.Context](cfg.fail),
-			FinalCost: downFinal[echov4.Context](cfg.finalCost), Keep: cfg.keep,
-		}.Limit(l, downKey[echov4.Context](user), downKey[echov4.Context](action))
+			Cost: down1[echov4.Context](cfg.cost), Deny: down2[echov4.Context](cfg.deny), Fail: down2[echov4.Context](cfg.fail),
+			FinalCost: down2[echov4.Context](cfg.finalCost), Keep: cfg.keep,
+		}.Limit(l, down1[echov4.Context](user), down1[echov4.Context](action))
 		return upMiddleware[echov4.Context](m)
 	},
 	from:  func(f keyfuncs.Func) key { return upKey(limitv4.From(f)) },
@@ -212,9 +198,9 @@ var v5 = version{
 	},
 	limit: func(cfg config, l *core.Limiter, user, action key) middleware {
 		m := limitv5.Config{
-			Cost: downCost[*echov5.Context](cfg.cost), Deny: downAnswer[*echov5.Context](cfg.deny), Fail: downAnswer[*echov5.Context](cfg.fail),
-			FinalCost: downFinal[*echov5.Context](cfg.finalCost), Keep: cfg.keep,
-		}.Limit(l, downKey[*echov5.Context](user), downKey[*echov5.Context](action))
+			Cost: down1[*echov5.Context](cfg.cost), Deny: down2[*echov5.Context](cfg.deny), Fail: down2[*echov5.Context](cfg.fail),
+			FinalCost: down2[*echov5.Context](cfg.finalCost), Keep: cfg.keep,
+		}.Limit(l, down1[*echov5.Context](user), down1[*echov5.Context](action))
 		return upMiddleware[*echov5.Context](m)
 	},
 	from:  func(f keyfuncs.Func) key { return upKey(limitv5.From(f)) },

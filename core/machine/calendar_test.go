@@ -31,28 +31,6 @@ func fill(t *testing.T, r *Rule, s *State, now, epoch int64) (n int) {
 	}
 }
 
-func TestACalendarWindowCountsAnewAtItsBoundary(t *testing.T) {
-	r, s := month, State{}
-	for _, tt := range []struct {
-		name string
-		now  int64
-		want int
-	}{
-		{"in the middle of January", at(1, 15, 12), 10},
-		{"a microsecond before February", at(2, 1, 0) - 1, 0},
-		{"at the beginning of February", at(2, 1, 0), 10},
-		{"at its end", at(3, 1, 0) - 1, 0},
-		{"in May", at(5, 3, 0), 10},
-	} {
-		if n := fill(t, &r, &s, tt.now, 0); n != tt.want {
-			t.Errorf("%s: %d passed, want %d", tt.name, n, tt.want)
-		}
-	}
-	if end := s.Expires - linger; end != at(6, 1, 0) {
-		t.Errorf("it ends at %s", time.UnixMicro(end).UTC())
-	}
-}
-
 // The epoch differs by microseconds each time, since a process cannot read both of its clocks at once.
 // The time of day only grows. No month has more than its quota.
 func TestJitterOfTheEpochAdmitsNothing(t *testing.T) {
@@ -181,33 +159,6 @@ func TestACountLastsUntilItsLaterEnd(t *testing.T) {
 	}
 	if n := fill(t, &early, &s, midnight, 0); n != 10 {
 		t.Errorf("%d pass after it", n)
-	}
-}
-
-func TestRefundsOfACalendarWindow(t *testing.T) {
-	for _, tt := range []struct {
-		name          string
-		epoch, later  int64 // of the charge and of the refund's time
-		reset, worked bool
-	}{
-		{"the opener is given back whole", 0, 3600e6, false, true},
-		{"though the epoch has changed by microseconds", 40, 3600e6, false, true},
-		{"not in the next month", 0, 40 * 86400e6, false, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r, s := month, State{}
-			now := at(1, 10, 0)
-			_, v := charged(t, &r, &s, now, tt.epoch)
-			charged(t, &r, &s, now+1, 0)
-			if tt.later > 30*86400e6 {
-				charged(t, &r, &s, now+tt.later, 0)
-			}
-			e := Entry{State: s}
-			r.Amend(&e, Taken{At: now, Cost: 1, Reading: v}, now+tt.later, Amendment{Verb: VerbRefund, Units: 1})
-			if worked := e.Dirty && e.N == s.N-1; worked != tt.worked {
-				t.Errorf("given back: %t", worked)
-			}
-		})
 	}
 }
 

@@ -104,20 +104,6 @@ func TestAStateThatHasExpiredIsEmpty(t *testing.T) {
 	}
 }
 
-// A debt keeps its fraction of a microsecond, so the rate does not drift.
-func TestAMeterDrainsAtItsRateForever(t *testing.T) {
-	r, s := NewMeter(KindFunnel, 2, 7, second), State{}
-	now := 100 * second
-	for range 7_000 { // two at once, and then each at the first microsecond at which it fits
-		for v := decide(&r, &s, now, 1, Ask{}); !v.Fits; v = decide(&r, &s, now, 1, Ask{}) {
-			now += v.Wait
-		}
-	}
-	if took, want := now-100*second, int64(999_714_286); took != want { // 6,998 sevenths of a second
-		t.Errorf("the last unit passed after %d us, want %d", took, want)
-	}
-}
-
 // A ban's level is how many bans in a row there were, however many lengths a policy has.
 func TestTheLevelOfABanIsNotCapped(t *testing.T) {
 	long, short := rules["ban"], NewBan(&BanRule{Refusals: 1, Within: second, ForgetAfter: 5 * second, Bans: []int64{second}})
