@@ -4,18 +4,13 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
-	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
@@ -32,49 +27,34 @@ func hostile() []string {
 	}
 }
 
-// stores are both, for what depends on them.
-var stores = map[string]func(t *testing.T) core.Store{
-	"memorystore": func(*testing.T) core.Store { return memorystore.New(nil) },
-	"redisstore": func(t *testing.T) core.Store {
-		if strconv.IntSize < 64 {
-			t.Skip("miniredis reads PXAT as an int, which is too small here")
-		}
-		rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-		t.Cleanup(func() { _ = rdb.Close() })
-		return redisstore.New(rdb, &redisstore.Options{Timeout: time.Minute})
-	},
-}
-
 // Whatever is in a key, as the user or as the action, it has its own quota and no
-// other's, and nobody is told of it.
+// other's, and nobody is told of it. storetest holds each store to that.
 func TestHostileKeys(t *testing.T) {
 	type key struct{}
 	keys := hostile()
 	fromContext := keyfuncs.ContextValue(key{})
 	for _, ad := range adapters {
-		for name, open := range stores {
-			t.Run(ad.Name+"/"+name, func(t *testing.T) {
-				limiter := core.Must(core.New(open(t), core.FixedWindow(2, time.Hour)))
-				for _, l := range []gatetest.Limit{{Limiter: limiter, User: fromContext}, {Limiter: limiter, Action: fromContext}} {
-					h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{l}}}}.Filled())
-					for turn, want := range []int{200, 200, 429} {
-						for i, k := range keys {
-							r := httptest.NewRequest("POST", "/replies/7", nil)
-							r.Header.Set("X-User-ID", "alice")
-							r = r.WithContext(context.WithValue(r.Context(), key{}, k))
-							w := httptest.NewRecorder()
-							h.ServeHTTP(w, r)
-							if w.Code != want || w.Header().Get("X-RateLimit-Remaining") != []string{"1", "0", "0"}[turn] {
-								t.Fatalf("key %d, %.20q, for the %d. time: %d, not %d, %v", i, k, turn+1, w.Code, want, w.Header())
-							}
-							if len(w.Body.String()) > 1000 {
-								t.Fatalf("key %d is told: %.200q", i, w.Body)
-							}
+		t.Run(ad.Name, func(t *testing.T) {
+			limiter := core.Must(core.New(memory(), core.FixedWindow(2, time.Hour)))
+			for _, l := range []gatetest.Limit{{Limiter: limiter, User: fromContext}, {Limiter: limiter, Action: fromContext}} {
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{l}}}}.Filled())
+				for turn, want := range []int{200, 200, 429} {
+					for i, k := range keys {
+						r := httptest.NewRequest("POST", "/replies/7", nil)
+						r.Header.Set("X-User-ID", "alice")
+						r = r.WithContext(context.WithValue(r.Context(), key{}, k))
+						w := httptest.NewRecorder()
+						h.ServeHTTP(w, r)
+						if w.Code != want || w.Header().Get("X-RateLimit-Remaining") != []string{"1", "0", "0"}[turn] {
+							t.Fatalf("key %d, %.20q, for the %d. time: %d, not %d, %v", i, k, turn+1, w.Code, want, w.Header())
+						}
+						if len(w.Body.String()) > 1000 {
+							t.Fatalf("key %d is told: %.200q", i, w.Body)
 						}
 					}
 				}
-			})
-		}
+			}
+		})
 	}
 }
 

@@ -20,6 +20,8 @@ var headerRules = []rule{
 		Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: 59*time.Second + time.Microsecond}), shows(gate.XRateLimitDelta), passed(5, 4, "60")),
 	one("less than nothing, which is a store's mistake, is 0",
 		Decides(core.Decision{Allowed: true, Remaining: -1, ResetAfter: -time.Hour}), nil, passed(5, 0, "+0s")),
+	one("the longest wait and reset overflow nothing",
+		Decides(core.Decision{RetryAfter: core.Never - 1, ResetAfter: core.Never - 1}), shows(gate.XRateLimitDelta), refused(5, 0, "9223372037", 9223372037, noRoom)),
 	one("XRateLimitDelta of a whole second is that second",
 		Decides(refusal), shows(gate.XRateLimitDelta), refused(5, 0, "60", 30, noRoom)),
 	one("IETF lists all limits and the binding one", Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Binding: 1}), shows(gate.XRateLimitAndIETF), passed(5, 4, "+60s",
