@@ -2,70 +2,12 @@ package memorystore
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
 )
-
-// The table against a plain map, through growth, removal and expiry.
-func TestTableKeepsEveryLiveKey(t *testing.T) {
-	limits := []core.Limit{
-		core.Funnel(3, core.Every(time.Second)),
-		core.FixedWindow(3, 2*time.Second),
-		core.SlidingWindow(3, 3*time.Second),
-		core.TokenBucket(3, core.Every(time.Second)).Initial(1).ForgetAfter(4 * time.Second),
-	}
-	c, s := storeOf(1 << 20)
-	var limiters []*core.Limiter
-	for _, l := range limits {
-		limiters = append(limiters, core.Must(core.New(s, l)))
-	}
-	rnd := rand.New(rand.NewPCG(1, 2))
-	type key struct {
-		limit int
-		user  string
-	}
-	expires := map[key]int64{}
-	for step := range 60_000 {
-		k := key{rnd.IntN(len(limits)), fmt.Sprint("user", rnd.IntN(20_000))}
-		l := limiters[k.limit]
-		switch rnd.IntN(20) {
-		case 0:
-			if err := l.Reset(ctx, k.user, "a"); err != nil {
-				t.Fatal(err)
-			}
-			delete(expires, k)
-		case 1:
-			c.advance(time.Duration(rnd.IntN(3000)) * time.Microsecond)
-		default:
-			known := expires[k] > c.us
-			d, err := l.Peek(ctx, k.user, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			fresh := d.Remaining == limits[k.limit].Quota() || limits[k.limit].Rule().ForgetAfter > 0 && d.Remaining == 1 && d.ResetAfter == 2*time.Second
-			if !known && !fresh {
-				t.Fatalf("step %d: %v is new and has %+v", step, k, d)
-			}
-			if known && d.ResetAfter == 0 && limits[k.limit].Rule().ForgetAfter == 0 {
-				t.Fatalf("step %d: %v is known and has %+v", step, k, d)
-			}
-			if d = allow(t, l, k.user); d.Allowed {
-				expires[k] = c.us + int64(d.ResetAfter/time.Microsecond)
-				if after := limits[k.limit].Rule().ForgetAfter; after > 0 {
-					expires[k] = c.us + after
-				}
-			}
-		}
-		if step%5_000 == 0 {
-			s.check(t)
-		}
-	}
-	s.check(t)
-}
 
 func TestAFullTableRemovesEveryExpiredKey(t *testing.T) {
 	c := &clock{}

@@ -267,20 +267,17 @@ func TestAnotherSiteEndsNoBan(t *testing.T) {
 	}
 }
 
-func TestAnUnknownActionIsNotFound(t *testing.T) {
+func TestWhatIsNotThere(t *testing.T) {
 	_, h := both()
-	for _, tt := range []struct{ method, path string }{{"GET", "/user?user=alice&action=follow"}, {"DELETE", "/ban?user=alice&action=follow"}, {"GET", "/user?user=alice"}} {
-		if w := do(h, tt.method, tt.path, ""); w.Code != http.StatusNotFound {
-			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
-		}
-	}
-}
-
-func TestAMissingUserIsABadRequest(t *testing.T) {
-	_, h := both()
-	for _, tt := range []struct{ method, path string }{{"GET", "/user?action=reply"}, {"DELETE", "/ban"}} {
-		if w := do(h, tt.method, tt.path, ""); w.Code != http.StatusBadRequest {
-			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
+	for request, want := range map[[2]string]int{
+		{"GET", "/user?user=alice&action=follow"}:   http.StatusNotFound,
+		{"DELETE", "/ban?user=alice&action=follow"}: http.StatusNotFound,
+		{"GET", "/user?user=alice"}:                 http.StatusNotFound,
+		{"GET", "/user?action=reply"}:               http.StatusBadRequest,
+		{"DELETE", "/ban"}:                          http.StatusBadRequest,
+	} {
+		if w := do(h, request[0], request[1], ""); w.Code != want {
+			t.Errorf("%s: %d %s, want %d", request, w.Code, w.Body, want)
 		}
 	}
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
-// releaseFails is a memorystore that cannot release while it is down.
+// releaseFails is a memorystore that cannot release while it is down, or panics.
 type releaseFails struct {
 	*memorystore.Store
-	down            atomic.Bool
-	failed, release atomic.Int32
+	panics bool
+	down   atomic.Bool
 }
 
 func (s *releaseFails) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
@@ -35,11 +35,12 @@ func (s *releaseFails) Take(ctx context.Context, c core.Charge) (core.Decision, 
 }
 
 func (s *releaseFails) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
+	if s.panics {
+		panic("theirs")
+	}
 	if s.down.Load() {
-		s.failed.Add(1)
 		return false, errors.New("down")
 	}
-	s.release.Add(1)
 	return s.Store.Amend(ctx, r, a)
 }
 
@@ -135,7 +136,7 @@ func TestASlotOutsideOfARefusal(t *testing.T) {
 func TestAReleaseThatPanics(t *testing.T) {
 	log := gatetest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		s := &releasePanics{Store: memorystore.New(nil)}
+		s := &releaseFails{Store: memorystore.New(nil), panics: true}
 		h := nethttp.Limit(core.Must(core.New(s, core.InFlight(1))), xUserID, keyfuncs.Action("x"))(
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				if r.Method == "POST" {
@@ -159,20 +160,6 @@ func TestAReleaseThatPanics(t *testing.T) {
 	if got := log.Take("nethttp"); len(got) == 0 || len(got) > 2 || got[0] != want {
 		t.Errorf("log: %q", got)
 	}
-}
-
-type releasePanics struct{ *memorystore.Store }
-
-func (s *releasePanics) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-	d, r, err := s.Store.Take(ctx, c)
-	if r != nil {
-		r.By = s
-	}
-	return d, r, err
-}
-
-func (*releasePanics) Amend(context.Context, *core.Record, machine.Amendment) (bool, error) {
-	panic("theirs")
 }
 
 // Of several subjects, any may have InFlight. Its slot is renewed and released, and a refusal by it is to be
