@@ -31,14 +31,14 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	cfg = cmp.Or(cfg, limit, &Config[C]{}) // answers; but the headers are those that are there, or else the Limit's, or else cfg's
 	outer := look(h)
 	known, _ := allowed.get(limiter, (*known).alone)
-	hs := headers{cmp.Or(outer.in, cmp.Or(limit, cfg).Headers.set()), known.policy}
 	a := attempt{adapter: f.Name(), subject: subject{limiter: limiter, user: user, action: action}, cost: cost}
+	a.policies[0] = known.policy
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	t := a.tell(hs.policy, cfg.SpreadRetryAfter)
+	t := a.tell(cfg.SpreadRetryAfter)
 	noteTwice(&known.twice, &outer, &a, &t, allowedTwice)
-	hs.write(h, nil, &outer, &a, &t)
+	write(h, cmp.Or(outer.in, cmp.Or(limit, cfg).Headers.set()), nil, &outer, &a, &t)
 	if !a.decision.Allowed {
 		handlers.noteNothing(&a)
 		err := answer(f, cfg, c, &a, &t)

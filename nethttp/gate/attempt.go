@@ -21,7 +21,8 @@ type attempt struct {
 	subject        // the first
 	further []subject
 	cost    int
-	picked  *policy // with a limiter that was picked
+
+	policies [2]*policy // of the limiter that usually decides, and of one that was picked, or nil
 
 	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
 	decision core.Decision // zero if there is none. Its Subject counts those that were asked
@@ -54,9 +55,9 @@ func (a *attempt) share(d *core.Decision) {
 	}
 }
 
-// binding is the limit that binds, or nil if it is not known. p is the policy of the limiter that usually decides.
-func (a *attempt) binding(p *policy) *core.Limit {
-	for _, made := range []*policy{p, a.picked} {
+// binding is the limit that binds, or nil if it is not known.
+func (a *attempt) binding() *core.Limit {
+	for _, made := range a.policies {
 		if made == nil || len(made.limits) == 0 {
 			continue
 		}
@@ -67,10 +68,9 @@ func (a *attempt) binding(p *policy) *core.Limit {
 	return nil
 }
 
-// policy is p, unless Config.Limiter has picked another limiter, Allow was given one, or an optional subject has no
-// user.
-func (a *attempt) policy(p *policy) *policy {
-	for _, made := range []*policy{p, a.picked} {
+// policy is that of the subjects that are asked. It is made anew if an optional subject has no user.
+func (a *attempt) policy() *policy {
+	for _, made := range a.policies {
 		if made != nil && len(made.limiters) == 1+len(a.further) && made.limiters[0] == a.limiter {
 			return made
 		}
@@ -169,26 +169,23 @@ func (a *attempt) keepSlot(ctx context.Context, failed *rarely) *slot {
 // waits for the end of a lease would waste the slots that are released before.
 //
 // If waits are spread, they are longer by whole seconds, up to a tenth of the wait: see spread.
-//
-// p is the policy of the limiter that usually decides.
-func (a *attempt) tell(p *policy, spreads bool) told {
-	d := &a.decision
-	t := told{d.Allowed, d.Reason, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, d.Subject, d.Binding, a.binding(p), ""}
+func (a *attempt) tell(spreads bool) told {
+	t := told{Decision: a.decision, bound: a.binding()}
 	if a.further != nil {
 		t.whose = a.bound().action
 	}
 	switch {
 	case a.failure != nil && a.failure.down():
 		const retry = retrySeconds * time.Second
-		t.limit, t.retryAfter, t.resetAfter = a.limiter.Limits()[0].Quota(), retry, retry
-	case a.lease != 0 && (t.reason == core.ReasonInFlight || t.allowed && t.bound.TakesSlots()):
-		t.resetAfter = soon
-		if !t.allowed {
-			t.retryAfter = soon
+		t.Limit, t.RetryAfter, t.ResetAfter = a.limiter.Limits()[0].Quota(), retry, retry
+	case a.lease != 0 && (t.Reason == core.ReasonInFlight || t.Allowed && t.bound.TakesSlots()):
+		t.ResetAfter = soon
+		if !t.Allowed {
+			t.RetryAfter = soon
 		}
-	case spreads && !t.allowed && t.retryAfter != core.Never:
-		t.retryAfter += min(spread(a.user, d.RetryAfter), core.Never-1-d.RetryAfter)
-		t.resetAfter = max(d.ResetAfter, t.retryAfter)
+	case spreads && !t.Allowed && t.RetryAfter != core.Never:
+		t.RetryAfter += min(spread(a.user, t.RetryAfter), core.Never-1-t.RetryAfter)
+		t.ResetAfter = max(t.ResetAfter, t.RetryAfter)
 	}
 	return t
 }

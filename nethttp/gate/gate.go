@@ -91,8 +91,8 @@ type Gate[C any] struct {
 	name       string // of the framework
 	subjects   []mounted[C]
 	config     Config[C]
-	marks      bool // see Config.marks
-	headers    headers
+	marks      bool    // see Config.marks
+	policy     *policy // of the subjects
 	waiting    waiting
 	picks      knowns
 	failures   failureLog
@@ -152,7 +152,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
 	}
-	g.headers = headers{cfg.Headers.set(), newPolicy(limiters)}
+	g.policy = newPolicy(limiters)
 	return g
 }
 

@@ -61,12 +61,6 @@ var exposed, exposedKeys = func() (names, keys []string) {
 // ExposedHeaders is an adapter's function ExposedHeaders: see nethttp.ExposedHeaders.
 func ExposedHeaders() []string { return append([]string{headerRetryAfter}, exposed...) }
 
-// headers writes the headers of decisions.
-type headers struct {
-	in     set
-	policy *policy // of the limiter that usually decides
-}
-
 // look returns what the headers of a response show already: in all formats, and the numbers of the first one.
 func look(h http.Header) (s shown) {
 	for _, f := range formats {
@@ -82,37 +76,37 @@ func look(h http.Header) (s shown) {
 	return s
 }
 
-// write sets the headers of what the client is told. outer is what is there already: it stays if it is
-// tighter. A failure has no numbers, unless it is the store's. room is for the values, or nil.
-func (hs *headers) write(h http.Header, room *values, outer *shown, a *attempt, t *told) {
-	if !t.allowed {
+// write sets the headers of what the client is told, in the formats of the set. outer is what is there already: it
+// stays if it is tighter. A failure has no numbers, unless it is the store's. room is for the values, or nil.
+func write(h http.Header, in set, room *values, outer *shown, a *attempt, t *told) {
+	if !t.Allowed {
 		h[headerCache] = []string{"no-store"}
 	}
 	if a.failure != nil && !a.failure.down() {
 		return
 	}
-	if hs.in != 0 && (outer.in == 0 || !t.allowed || outer.looser(t)) {
-		hs.show(h, room, outer.in, a, t)
+	if in != 0 && (outer.in == 0 || !t.Allowed || outer.looser(t)) {
+		if outer.in != 0 { // the numbers that are there would not agree with these
+			for _, key := range exposedKeys {
+				delete(h, key)
+			}
+		}
+		show(h, in, room, a, t)
 	}
-	if !t.allowed {
+	if !t.Allowed {
 		delete(h, headerRetryAfter)
-		if t.retryAfter != core.Never {
-			h[headerRetryAfter] = []string{strconv.FormatInt(min(ceilSeconds(t.retryAfter), mostRetry), 10)}
+		if t.RetryAfter != core.Never {
+			h[headerRetryAfter] = []string{strconv.FormatInt(min(ceilSeconds(t.RetryAfter), mostRetry), 10)}
 		}
 	}
 }
 
-// show sets the headers with numbers. Those that are there would not agree with them.
-func (hs *headers) show(h http.Header, room *values, there set, a *attempt, t *told) {
-	if there != 0 {
-		for _, key := range exposedKeys {
-			delete(h, key)
-		}
+// show sets the headers with numbers.
+func show(h http.Header, in set, room *values, a *attempt, t *told) {
+	if in&(xSince1970|xDelta) != 0 {
+		writeX(h, room, a.policies[0], t, in&xSince1970 != 0)
 	}
-	if hs.in&(xSince1970|xDelta) != 0 {
-		writeX(h, room, hs.policy, t, hs.in&xSince1970 != 0)
-	}
-	if hs.in&inIETF != 0 {
-		writeIETF(h, a.policy(hs.policy), t)
+	if in&inIETF != 0 {
+		writeIETF(h, a.policy(), t)
 	}
 }

@@ -22,19 +22,19 @@ const inIETF set = 4
 var ietf = format{[]string{"RateLimit", "RateLimit-Policy"}, headerIETF, readIETF}
 
 func writeIETF(h http.Header, p *policy, t *told) {
-	i := p.bound(t.subject, t.binding)
+	i := p.bound(t.Subject, t.Binding)
 	l, name := &p.limits[i], p.names[i]
-	item := name + ";r=" + strconv.Itoa(t.remaining)
+	item := name + ";r=" + strconv.Itoa(t.Remaining)
 	// t is the time until more than r can be used. For an allowed action, only the decision of a
 	// fixed, elastic or calendar window tells it: such a window gets its quota back at once.
-	if t.allowed && l.ResetsAtOnce() {
-		item += ";t=" + strconv.FormatInt(secondsUp(0, t.resetAfter), 10)
-	} else if !t.allowed && t.retryAfter != core.Never {
-		item += ";t=" + strconv.FormatInt(secondsUp(0, t.retryAfter), 10)
+	if t.Allowed && l.ResetsAtOnce() {
+		item += ";t=" + strconv.FormatInt(secondsUp(0, t.ResetAfter), 10)
+	} else if !t.Allowed && t.RetryAfter != core.Never {
+		item += ";t=" + strconv.FormatInt(secondsUp(0, t.RetryAfter), 10)
 	}
 	text := p.text
-	if t.limit != l.Quota() { // core.Divide has changed the quota
-		text = strings.Replace(text, name+";q="+p.quotas[i], name+";q="+strconv.Itoa(t.limit), 1)
+	if t.Limit != l.Quota() { // core.Divide has changed the quota
+		text = strings.Replace(text, name+";q="+p.quotas[i], name+";q="+strconv.Itoa(t.Limit), 1)
 	}
 	h[headerPolicy], h[headerIETF] = []string{text}, []string{item}
 }

@@ -110,31 +110,31 @@ const problemType = "application/problem+json" // the Content-Type
 
 // refusal is the problem of a refused action. forbid is Config.Forbid.
 func refusal(t *told, forbid bool) Problem {
-	limit := "limit" + t.name() + " of " + strconv.Itoa(t.limit) + t.period()
+	limit := "limit" + t.name() + " of " + strconv.Itoa(t.Limit) + t.period()
 	p := Problem{Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests}
 	switch {
-	case t.reason == core.ReasonNothing:
+	case t.Reason == core.ReasonNothing:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#not-included", "Not included"
 		p.Detail = "This action is not included in your plan, or it is switched off."
 		if forbid {
 			p.Status = http.StatusForbidden
 		}
 		return p
-	case t.retryAfter == core.Never:
+	case t.RetryAfter == core.Never:
 		p.Detail = "This asks for more at once than the " + limit + " can ever allow."
 		return p
-	case t.reason == core.ReasonBanned:
+	case t.Reason == core.ReasonBanned:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#banned", "Banned"
 		p.Detail = "You are temporarily banned from this action."
-	case t.reason == core.ReasonInFlight:
+	case t.Reason == core.ReasonInFlight:
 		p.Type, p.Title = "https://github.com/tailcut/tailcut#in-flight", "Too many requests at the same time"
 		p.Detail = "The " + limit + " at the same time is reached."
-	case t.reason == core.ReasonFull:
+	case t.Reason == core.ReasonFull:
 		p.Detail = "Too many users are being limited at present."
 	default:
 		p.Detail = "The " + limit + " has no room for this at present."
 	}
-	p.retry(ceilSeconds(t.retryAfter))
+	p.retry(ceilSeconds(t.RetryAfter))
 	return p
 }
 

@@ -19,7 +19,7 @@ import (
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
 	var a attempt // a literal would be copied
-	a.adapter, a.limiter, a.cost = g.name, g.subjects[0].Limiter, 1
+	a.adapter, a.policies[0], a.limiter, a.cost = g.name, g.policy, g.subjects[0].Limiter, 1
 	var reused []*slot
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a, &reused) {
 		return g.pass(c, r, &a, new(mark[C]), next)
@@ -27,7 +27,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
 	}
-	t, outer := a.tell(g.headers.policy, g.config.SpreadRetryAfter), look(h)
+	t, outer := a.tell(g.config.SpreadRetryAfter), look(h)
 	if reused == nil {
 		noteTwice(&g.twice, &outer, &a, &t, mountedTwice)
 	} else {
@@ -40,7 +40,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 		m = new(mark[C])
 		room = &m.values
 	}
-	g.headers.write(h, room, &outer, &a, &t)
+	write(h, g.config.Headers.set(), room, &outer, &a, &t)
 	switch {
 	case !a.decision.Allowed:
 		g.failures.noteNothing(&a)
@@ -122,7 +122,9 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 			return false
 		}
 		m.userless.Seen()
-		m.warnPort(a.adapter, user)
+		if m.ported.Open(manyPorts) {
+			m.warnPort(a.adapter, user)
+		}
 		a.asking = "action"
 		action, err := m.Action(c)
 		if !a.key(action, err) {
@@ -130,7 +132,9 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 			return false
 		}
 		m.actionless.Seen()
-		m.warnActions(a.adapter, action)
+		if !m.actions.knows(action) {
+			m.warnActions(a.adapter, action)
+		}
 		if found {
 			a.further = append(a.further, subject{m.Limiter, user, action, i})
 		} else {
@@ -154,7 +158,7 @@ func (g *Gate[C]) pick(c C, a *attempt) bool {
 	if err == nil && picked != nil {
 		var k *known
 		if k, err = g.picks.get(picked, g.complete); err == nil {
-			a.limiter, a.picked = k.limiter, k.policy
+			a.limiter, a.policies[1] = k.limiter, k.policy
 		}
 	}
 	return err == nil || a.fail(http.StatusInternalServerError, err)

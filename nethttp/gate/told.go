@@ -30,15 +30,11 @@ const (
 	soon = time.Second
 )
 
-// A told is what of a decision the headers and the problem say.
+// A told is a decision as the client is told it, in the headers and in the problem.
 type told struct {
-	allowed                bool
-	reason                 core.Reason
-	limit, remaining       int
-	retryAfter, resetAfter time.Duration
-	subject, binding       int
-	bound                  *core.Limit // the limit that binds, or nil if it is not known
-	whose                  string      // of several subjects, the action of the one that binds
+	core.Decision
+	bound *core.Limit // the limit that binds, or nil if it is not known
+	whose string      // of several subjects, the action of the one that binds
 }
 
 // reset is when the limit is whole again, in seconds since 1970 or from now. Seconds since 1970 are by the process's
@@ -46,18 +42,18 @@ type told struct {
 // would be rounded up to the next one.
 func (t *told) reset(since1970 bool) int64 {
 	if !since1970 {
-		return secondsUp(0, t.resetAfter)
+		return secondsUp(0, t.ResetAfter)
 	}
 	now := time.Now()
 	if t.bound != nil {
 		start, end := t.bound.PeriodAt(now)                   // zero for other limits than a CalendarWindow
 		for _, boundary := range [...]time.Time{start, end} { // start, if it has passed since the decision
-			if late := now.Add(t.resetAfter).Sub(boundary); late >= 0 && late < time.Second {
+			if late := now.Add(t.ResetAfter).Sub(boundary); late >= 0 && late < time.Second {
 				return boundary.Unix()
 			}
 		}
 	}
-	return secondsUp(now.UnixNano(), t.resetAfter)
+	return secondsUp(now.UnixNano(), t.ResetAfter)
 }
 
 // spread returns by how many seconds a wait is told longer, from 0 to a tenth of it. Of the refusals of a user each of
@@ -176,7 +172,7 @@ type shown struct {
 // looser reports whether what is shown is looser than a decision: more remains, or the same and for a
 // shorter time.
 func (s *shown) looser(t *told) bool {
-	if remaining := int64(t.remaining); remaining != s.remaining {
+	if remaining := int64(t.Remaining); remaining != s.remaining {
 		return remaining < s.remaining
 	}
 	return t.reset(s.since1970) > s.reset

@@ -123,9 +123,6 @@ func (m *mounted[C]) noteGuest(c C, f *Failure) {
 
 // warnPort logs once if all users are addresses with a port.
 func (m *mounted[C]) warnPort(adapter, user string) {
-	if !m.ported.Open(manyPorts) {
-		return
-	}
 	if _, err := netip.ParseAddrPort(user); err != nil {
 		m.ported.Seen()
 	} else if m.ported.Due(manyPorts) {
@@ -145,12 +142,12 @@ func (m *mounted[C]) actionToLog(c C) (action string) {
 // out. The signs: the outer limit shows used units, this one shows exactly the cost more, and both show the same
 // quota or the same reset. It logs after manySame requests in a row that show all this.
 func noteTwice(never *notice.Never, outer *shown, a *attempt, t *told, remedy string) {
-	if outer.in == 0 || a.cost == 0 || !t.allowed || !never.Open(manySame) {
+	if outer.in == 0 || a.cost == 0 || !t.Allowed || !never.Open(manySame) {
 		return
 	}
 	used := outer.limit - outer.remaining
-	alike := outer.limit == int64(t.limit) || outer.reset == t.reset(outer.since1970)
-	if used < 1 || used+int64(a.cost) != int64(t.limit-t.remaining) || !alike {
+	alike := outer.limit == int64(t.Limit) || outer.reset == t.reset(outer.since1970)
+	if used < 1 || used+int64(a.cost) != int64(t.Limit-t.Remaining) || !alike {
 		never.Seen()
 	} else if never.Due(manySame) {
 		slog.Default().Warn(a.adapter+": each request was charged twice for one action; "+remedy, "code", "charged-twice")
@@ -190,7 +187,7 @@ func (l *failureLog) noteNothing(a *attempt) {
 
 // warnActions logs once if a subject has many actions, as if they were paths.
 func (m *mounted[C]) warnActions(adapter, action string) {
-	if !m.actions.knows(action) && m.actions.note(action) {
+	if m.actions.note(action) {
 		slog.Default().Warn(fmt.Sprintf("%s: a limit has met more than %d actions, and each user has a quota for each; an action must not have a path or an id in it: use one such as Action(\"reply\"), or Route", adapter, manyActions),
 			"code", "many-actions")
 	}

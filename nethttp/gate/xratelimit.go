@@ -27,10 +27,10 @@ func writeX(h http.Header, v *values, p *policy, t *told, since1970 bool) {
 	if v == nil {
 		v = new(values)
 	}
-	v.of[0] = p.quota(t.limit)
-	end := v.put(1, len(v.digits), uint64(max(0, t.remaining)))
+	v.of[0] = p.quota(t.Limit)
+	end := v.put(1, len(v.digits), uint64(max(0, t.Remaining)))
 	h[headerLimit], h[headerRemaining] = v.of[:1:1], v.of[1:2:2]
-	if t.reason == core.ReasonNothing {
+	if t.Reason == core.ReasonNothing {
 		delete(h, headerReset) // there will never be more
 		return
 	}
