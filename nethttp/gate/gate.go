@@ -93,6 +93,7 @@ type Gate[C any] struct {
 	config     Config[C]
 	marks      bool    // see Config.marks
 	policy     *policy // of the subjects
+	formats    set
 	waiting    waiting
 	picks      knowns
 	failures   failureLog
@@ -152,7 +153,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
 	}
-	g.policy = newPolicy(limiters)
+	g.policy, g.formats = newPolicy(limiters), cfg.Headers.set()
 	return g
 }
 

@@ -40,7 +40,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 		m = new(mark[C])
 		room = &m.values
 	}
-	write(h, g.config.Headers.set(), room, &outer, &a, &t)
+	write(h, g.formats, room, &outer, &a, &t)
 	switch {
 	case !a.decision.Allowed:
 		g.failures.noteNothing(&a)
@@ -67,7 +67,7 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt, reused *[]*slot) (ski
 	if f := g.config.Skip; f != nil && f(c) {
 		return true
 	}
-	if !g.ask(c, a) {
+	if !g.keys(c, a) || g.config.Limiter != nil && !g.pick(c, a) || g.config.Cost != nil && !g.price(c, a) {
 		return false
 	}
 	wait := g.config.MaxWait
@@ -101,12 +101,7 @@ func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, m *mark[C], next func(C
 	return next(g.framework.WithRequest(c, inner))
 }
 
-// ask fills in what the request asks for, and reports whether it could.
-func (g *Gate[C]) ask(c C, a *attempt) bool {
-	return g.keys(c, a) && (g.config.Limiter == nil || g.pick(c, a)) && (g.config.Cost == nil || g.price(c, a))
-}
-
-// keys asks for the user and the action of each subject.
+// keys asks for the user and the action of each subject, and reports whether it has them.
 func (g *Gate[C]) keys(c C, a *attempt) bool {
 	found := false
 	for i := range g.subjects {
