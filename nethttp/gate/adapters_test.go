@@ -56,9 +56,12 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 				h = limit(l.Limiter, l.User, action)(h)
 				continue
 			}
-			subjects := []gate.Subject[*http.Request]{guests(l, nethttp.By(l.Limiter, l.User, action))}
+			subjects := []gate.Subject[*http.Request]{nethttp.By(l.Limiter, l.User, action)}
+			subjects[0].Guests = l.Guests
 			for _, o := range l.And {
-				subjects = append(subjects, guests(o, nethttp.By(o.Limiter, o.User, o.Action)))
+				s := nethttp.By(o.Limiter, o.User, o.Action)
+				s.Guests = o.Guests
+				subjects = append(subjects, s)
 			}
 			h = limitAll(subjects...)(h)
 		}
@@ -86,9 +89,9 @@ func mountGin(a gatetest.App) http.Handler {
 	for _, rt := range a.Routes {
 		chain := []gin.HandlerFunc{func(c *gin.Context) { set(c.Writer.Header(), rt.Outside) }}
 		for _, l := range rt.Limits {
-			chain = append(chain, ginFunctions.middleware(l))
+			chain = append(chain, ginFunctions.Middleware(l))
 		}
-		chain = append(chain, func(c *gin.Context) { ginFunctions.handle(c, rt) })
+		chain = append(chain, func(c *gin.Context) { ginFunctions.Handle(c, rt) })
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Handle(rt.Method, path, chain...)
 		if rt.Method == "GET" { // the mux does it by itself
@@ -99,7 +102,7 @@ func mountGin(a gatetest.App) http.Handler {
 }
 
 func ginConfig(cfg nethttp.Config) ginlimit.Config {
-	g := lifted(cfg, ginExchange)
+	g := gatetest.Lifted(cfg, ginExchange)
 	return ginlimit.Config{
 		Cost: g.Cost, Limiter: g.Limiter, Skip: g.Skip, CountPreflights: g.CountPreflights,
 		MaxWait: g.MaxWait, MaxWaiting: g.MaxWaiting, FinalCost: g.FinalCost, OnlyFailures: g.OnlyFailures, Settle: g.Settle,
@@ -118,12 +121,12 @@ func dropped[C, T any](hook func(C, T) error) func(C, T) {
 
 func ginExchange(c *gin.Context) (http.ResponseWriter, *http.Request) { return c.Writer, c.Request }
 
-var ginFunctions = functions[*gin.Context, gin.HandlerFunc]{
-	exchange: ginExchange,
-	from:     ginlimit.From, route: ginlimit.Route, by: ginlimit.By,
-	limit: ginlimit.Limit, limitAll: ginlimit.LimitAll, allow: ginlimit.Allow,
-	config: func(cfg nethttp.Config) limits[*gin.Context, gin.HandlerFunc] { return ginConfig(cfg) },
-	settle: ginlimit.Settle, decision: ginlimit.Decision, hold: ginlimit.Hold,
+var ginFunctions = gatetest.Functions[*gin.Context, gin.HandlerFunc]{
+	Exchange: ginExchange,
+	From:     ginlimit.From, Route: ginlimit.Route, By: ginlimit.By,
+	Limit: ginlimit.Limit, LimitAll: ginlimit.LimitAll, Allow: ginlimit.Allow,
+	Config: func(cfg nethttp.Config) gatetest.Limits[*gin.Context, gin.HandlerFunc] { return ginConfig(cfg) },
+	Settle: ginlimit.Settle, Decision: ginlimit.Decision, Hold: ginlimit.Hold,
 }
 
 func mountEcho(a gatetest.App) http.Handler {
@@ -150,9 +153,9 @@ func mountEcho(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			chain = append(chain, echoFunctions.middleware(l))
+			chain = append(chain, echoFunctions.Middleware(l))
 		}
-		h := func(c echo.Context) error { echoFunctions.handle(c, rt); return nil }
+		h := func(c echo.Context) error { echoFunctions.Handle(c, rt); return nil }
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Add(rt.Method, path, h, chain...)
 		if rt.Method == "GET" {
@@ -163,19 +166,19 @@ func mountEcho(a gatetest.App) http.Handler {
 }
 
 func echoConfig(cfg nethttp.Config) echolimit.Config {
-	return echolimit.Config(lifted(cfg, echoExchange))
+	return echolimit.Config(gatetest.Lifted(cfg, echoExchange))
 }
 
 func echoExchange(c echo.Context) (http.ResponseWriter, *http.Request) {
 	return c.Response(), c.Request()
 }
 
-var echoFunctions = functions[echo.Context, echo.MiddlewareFunc]{
-	exchange: echoExchange,
-	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
-	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,
-	config: func(cfg nethttp.Config) limits[echo.Context, echo.MiddlewareFunc] { return echoConfig(cfg) },
-	settle: echolimit.Settle, decision: echolimit.Decision, hold: echolimit.Hold,
+var echoFunctions = gatetest.Functions[echo.Context, echo.MiddlewareFunc]{
+	Exchange: echoExchange,
+	From:     echolimit.From, Route: echolimit.Route, By: echolimit.By,
+	Limit: echolimit.Limit, LimitAll: echolimit.LimitAll, Allow: echolimit.Allow,
+	Config: func(cfg nethttp.Config) gatetest.Limits[echo.Context, echo.MiddlewareFunc] { return echoConfig(cfg) },
+	Settle: echolimit.Settle, Decision: echolimit.Decision, Hold: echolimit.Hold,
 }
 
 func set(h http.Header, pairs []string) {

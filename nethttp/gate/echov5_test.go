@@ -45,9 +45,9 @@ func mountEchoV5(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			chain = append(chain, echoV5Functions.middleware(l))
+			chain = append(chain, echoV5Functions.Middleware(l))
 		}
-		h := func(c *echo.Context) error { echoV5Functions.handle(c, rt); return nil }
+		h := func(c *echo.Context) error { echoV5Functions.Handle(c, rt); return nil }
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Add(rt.Method, path, h, chain...)
 		if rt.Method == "GET" {
@@ -58,19 +58,19 @@ func mountEchoV5(a gatetest.App) http.Handler {
 }
 
 func echoV5Config(cfg nethttp.Config) echolimit.Config {
-	return echolimit.Config(lifted(cfg, echoV5Exchange))
+	return echolimit.Config(gatetest.Lifted(cfg, echoV5Exchange))
 }
 
 func echoV5Exchange(c *echo.Context) (http.ResponseWriter, *http.Request) {
 	return c.Response(), c.Request()
 }
 
-var echoV5Functions = functions[*echo.Context, echo.MiddlewareFunc]{
-	exchange: echoV5Exchange,
-	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
-	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,
-	config: func(cfg nethttp.Config) limits[*echo.Context, echo.MiddlewareFunc] { return echoV5Config(cfg) },
-	settle: echolimit.Settle, decision: echolimit.Decision, hold: echolimit.Hold,
+var echoV5Functions = gatetest.Functions[*echo.Context, echo.MiddlewareFunc]{
+	Exchange: echoV5Exchange,
+	From:     echolimit.From, Route: echolimit.Route, By: echolimit.By,
+	Limit: echolimit.Limit, LimitAll: echolimit.LimitAll, Allow: echolimit.Allow,
+	Config: func(cfg nethttp.Config) gatetest.Limits[*echo.Context, echo.MiddlewareFunc] { return echoV5Config(cfg) },
+	Settle: echolimit.Settle, Decision: echolimit.Decision, Hold: echolimit.Hold,
 }
 
 // compressedEchoV5 has a limit inside a middleware that compresses.

@@ -77,5 +77,5 @@ func mountExample(a gatetest.App) http.Handler {
 }
 
 func exampleConfig(cfg nethttp.Config) gate.Config[*exchange] {
-	return lifted(cfg, func(c *exchange) (http.ResponseWriter, *http.Request) { return c.w, c.r })
+	return gatetest.Lifted(cfg, func(c *exchange) (http.ResponseWriter, *http.Request) { return c.w, c.r })
 }
