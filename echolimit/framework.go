@@ -1,6 +1,6 @@
 package echolimit
 
-// What package gate needs to know of Echo.
+// This file adapts Echo to package gate.
 
 import (
 	"net/http"
@@ -27,11 +27,11 @@ func (framework) Watch(c echo.Context, answers *gate.Answering) (echo.Context, g
 	return c, w
 }
 
-// Answer makes the problem an error, unless the response is sent.
+// Answer returns the problem as an error, unless the response has begun.
 func (framework) Answer(c echo.Context, p gate.Problem, err error) error {
 	res := c.Response()
 	if res.Status < http.StatusOK && res.Size == 0 {
-		res.Committed = false // by early hints, which Echo takes for the response
+		res.Committed = false // Echo takes early hints for the response
 	}
 	if err != nil || res.Committed {
 		return err
@@ -47,7 +47,7 @@ func (framework) Finish(c echo.Context, err error, wrote func() error) {
 	c.Response().Writer = gate.Discarding(c.Response().Writer, wrote)
 }
 
-// watched is a response whose Writer is watched.
+// watched is a response whose Writer is wrapped.
 type watched struct {
 	res      *echo.Response
 	bare     http.ResponseWriter
@@ -57,7 +57,7 @@ type watched struct {
 func (w *watched) Answered() bool {
 	_, begun := w.answered()
 	if begun {
-		w.res.Committed = true // after a Hijack too: the central error handler must not write
+		w.res.Committed = true // also after a Hijack: the central error handler must not write
 	}
 	return begun
 }
@@ -66,7 +66,7 @@ func (w *watched) Result(err error) (status int, begun bool) {
 	status, begun = w.answered()
 	switch {
 	case begun:
-	case w.res.Committed: // by early hints, after which Echo sends no status
+	case w.res.Committed: // Echo has sent early hints, and sends no other status
 		return max(w.res.Status, http.StatusOK), true
 	case err != nil:
 		status = statusOf(err)
@@ -76,7 +76,7 @@ func (w *watched) Result(err error) (status int, begun bool) {
 
 func (w *watched) Restore() { w.res.Writer = w.bare }
 
-// statusOf is the status that Echo's own error handler answers with.
+// statusOf returns the status with which Echo's own error handler answers the error.
 func statusOf(err error) int {
 	he, ok := err.(*echo.HTTPError)
 	if !ok {

@@ -9,14 +9,18 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
-// "POST /posts/:id/likes". All requests that no route matched share the action
-// "unmatched". For a group with middleware Echo adds a catch-all route: requests that only
-// this route matches have its template, such as "GET /v1/*". e.Any makes a route for each method, and each is an
-// action with a quota of its own: give such a limit a name with [Action].
+// Route is a KeyFunc that returns the method and the route's template, such as "POST
+// /posts/:id/likes". It returns GET for HEAD. All requests that no route matched share the action
+// "unmatched".
+//
+// If a group has middleware, Echo adds a route to it that catches all requests. A request that only
+// this route matches has its template as the action, such as "GET /v1/*".
+//
+// Echo's Any makes a route for each method. Each of these routes is an action with its own quota.
+// To limit them together, use [Action].
 func Route(c echo.Context) (string, error) {
 	path := c.Path()
-	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo sets a path for a 405 too
+	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo answers 405, and has set a path all the same
 		path = ""
 	} else if path == "" {
 		lookForPre(c)
@@ -24,13 +28,13 @@ func Route(c echo.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request(), path), nil
 }
 
-// looks counts the requests without a route.
+// looks is the number of requests without a route that lookForPre has looked at.
 var looks atomic.Int64
 
 const firstLooks = 100
 
 // lookForPre warns once if Route is called before Echo has routed the request, as with e.Pre. It
-// looks at the first requests without a route.
+// looks only at the first requests without a route.
 func lookForPre(c echo.Context) {
 	if looks.Add(1) > firstLooks {
 		return

@@ -1,6 +1,6 @@
 package ginlimit
 
-// What package gate needs to know of Gin.
+// This file adapts Gin to package gate.
 
 import (
 	"bufio"
@@ -39,13 +39,15 @@ func (framework) Answer(c *gin.Context, p gate.Problem, _ error) error {
 	return nil
 }
 
-// Finish does nothing, because Gin's own writer cannot be replaced by one with fewer methods.
+// Finish does nothing, because a handler needs all methods of Gin's writer, and a writer that
+// discards has fewer.
 func (framework) Finish(*gin.Context, error, func() error) {}
 
-// ginsOwn is the type of Gin's own writer.
+// ginsOwn is the type of the writer that Gin makes for a request.
 var ginsOwn = reflect.TypeOf(new(gin.Context).Copy().Writer)
 
-// below returns the writer below Gin's own, or w if a middleware has replaced that.
+// below returns the writer that Gin's own writer wraps. If a middleware has replaced Gin's writer,
+// below returns the replacement.
 func below(w http.ResponseWriter) http.ResponseWriter {
 	_, ours := w.(*watched)
 	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok && (ours || reflect.TypeOf(w) == ginsOwn) {
@@ -63,7 +65,7 @@ func (cfg Config) lift() gate.Config[*gin.Context] {
 	}
 }
 
-// aborting makes a hook abort the chain.
+// aborting returns a Deny or a Fail that first aborts the chain.
 func aborting[T any](hook func(*gin.Context, T)) func(*gin.Context, T) error {
 	if hook == nil {
 		return nil
@@ -71,24 +73,24 @@ func aborting[T any](hook func(*gin.Context, T)) func(*gin.Context, T) error {
 	return func(c *gin.Context, v T) error { c.Abort(); hook(c, v); return nil }
 }
 
-// watched records three things that writers of Gin and of middleware may not tell: the status,
-// whether there is a body, and whether the connection was taken over.
+// watched notes three things that other writers may not tell: the status, whether there is a body,
+// and whether the connection was taken over.
 type watched struct {
 	gin.ResponseWriter
 	c            *gin.Context
 	answers      *gate.Answering
-	status       int // as set last here; 0: none
+	status       int // the last status that was set here, or 0
 	begun, taken bool
 }
 
 // final reports whether a response can end with this status. Gin keeps the status of early hints
-// like any other, and the server then sends 200.
+// like any other status, and the server then sends 200.
 func final(status int) bool {
 	return status >= http.StatusOK || status == http.StatusSwitchingProtocols
 }
 
 func (w *watched) WriteHeader(status int) {
-	if status > 0 && !w.Written() { // as Gin's: c.Render(-1) leaves the status
+	if status > 0 && !w.Written() { // Gin does so too: c.Render(-1) leaves the status
 		w.status = status
 		w.answer()
 	}
@@ -131,7 +133,7 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Answered is a method of gate.Watched, as are Result and Restore.
+// Answered, Result and Restore make watched a gate.Watched.
 func (w *watched) Answered() bool { return w.taken || w.begun || final(w.status) }
 
 func (w *watched) Result(error) (status int, begun bool) {
@@ -140,7 +142,7 @@ func (w *watched) Result(error) (status int, begun bool) {
 	}
 	status = w.status
 	if status == 0 || w.Written() {
-		status = w.Status() // as sent, or 404 if no route matched
+		status = w.Status() // the status that was sent, or 404 if no route matched
 	}
 	if !final(status) {
 		status = http.StatusOK

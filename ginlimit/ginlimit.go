@@ -7,17 +7,20 @@
 //	r.POST("/posts/:id/replies",
 //		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")), reply)
 //
-// You name the user and the action for every route. [Value] reads the user that a middleware has
-// stored in the context. [From] takes a function of package keyfuncs, whose page says which
-// function fits which setup. The action is a name, [Action], or the route's template, [Route].
+// You name the user and the action for every route. [Value] reads the user that an earlier
+// middleware has stored in the context. [From] adapts a function of package keyfuncs, whose
+// documentation says when to use which function. The action is a fixed name, [Action], or the
+// route's template, [Route].
 //
 // A refused request is answered 429, and its chain is aborted. If only the handler knows the user
-// or the cost, it calls [Allow]. Package nethttp documents the responses, the fields of [Config],
-// the warnings in the log, and where to mount a limit.
+// or the cost, it calls [Allow].
 //
-// Addresses are never taken from c.ClientIP(), which by default believes every client's
-// X-Forwarded-For. Use ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies
-// that you trust.
+// Package nethttp documents the responses, the fields of [Config], the warnings in the log, and
+// where to mount a limit.
+//
+// This package never takes an address from c.ClientIP(), which by default believes the
+// X-Forwarded-For of every client. Use ginlimit.From(keyfuncs.RemoteIP). Behind proxies, use
+// keyfuncs.ForwardedIP with the proxies that you trust.
 package ginlimit
 
 import (
@@ -37,15 +40,16 @@ import (
 
 // The tests of this package are few: go test ./nethttp/gate tests all adapters by one table.
 
-// KeyFunc returns a key: who acts, or what they do. If the request has no key, the error is
-// keyfuncs.ErrNoKey. If the key cannot be read, it is keyfuncs.ErrBadKey.
+// A KeyFunc returns a key of a request: the user who acts, or the action. If the request has no
+// key, the error is keyfuncs.ErrNoKey. If the key cannot be read, the error is keyfuncs.ErrBadKey.
 type KeyFunc = func(*gin.Context) (string, error)
 
-// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
+// From makes a KeyFunc of f. It panics if f is nil, or if f is keyfuncs.Route, which does not know
+// the routes of Gin: use [Route].
 func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
-// Value returns a KeyFunc that reads the value that an earlier middleware has stored with
-// c.Set: a string or an integer. If there is none, or it is "", the error is
+// Value returns a KeyFunc that reads a value from the context. An earlier middleware has stored the
+// value, a string or an integer, with c.Set. If there is no value, or it is "", the error is
 // keyfuncs.ErrNoKey.
 func Value(key string) keyfuncs.UserOf[*gin.Context] {
 	return keyfuncs.Value("the Gin value "+strconv.Quote(key), func(c *gin.Context) any {
@@ -54,47 +58,54 @@ func Value(key string) keyfuncs.UserOf[*gin.Context] {
 	})
 }
 
-// Action returns a KeyFunc that always returns name.
+// Action returns a KeyFunc that returns name for every request. It panics if name is empty.
 func Action(name string) keyfuncs.ActionOf[*gin.Context] { return gate.Action[*gin.Context](name) }
 
-// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as "POST
-// /posts/:id/likes". All requests that no route matched share the action "unmatched". Gin's Any
-// makes a route for each method, and each of these routes is an action with its own quota: name the
-// action of such a limit with [Action].
+// Route is a KeyFunc that returns the method and the route's template, such as "POST
+// /posts/:id/likes". It returns GET for HEAD. All requests that no route matched share the action
+// "unmatched".
+//
+// Gin's Any makes a route for each method. Each of these routes is an action with its own quota. To
+// limit them together, use [Action].
 func Route(c *gin.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil
 }
 
-// PerIP makes middleware that limits each address to max requests in any period. All routes that
-// one such middleware is mounted on count together. It is [Limit] with a core.SlidingWindow on a
-// memorystore that no other limiter has.
+// PerIP makes middleware that limits each client address to max requests in any interval of length
+// period. If you mount one such middleware on several routes, their requests count together. PerIP
+// is [Limit] with a core.SlidingWindow, on a memorystore of its own.
 //
 //	r.POST("/replies", ginlimit.PerIP(5, time.Minute), reply)
 //
-// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the prefixes
-// of the proxies' addresses:
+// If proxies send the client's address in X-Forwarded-For or Forwarded, pass the prefixes of the
+// proxies' addresses:
 //
 //	r.POST("/replies", ginlimit.PerIP(5, time.Minute, netip.MustParsePrefix("10.1.2.0/24")), reply)
 //
-// The address is that of keyfuncs.ForwardedIP, or without proxies that of keyfuncs.RemoteIP. If
-// there is a login (Value) or more than one process (redisstore), use Limit. PerIP panics if max or
-// period is out of bounds, or if ForwardedIP does not take a prefix.
+// keyfuncs.ForwardedIP then reads the address. Without prefixes keyfuncs.RemoteIP reads it. Use
+// Limit instead if users log in (Value), or if several processes share a limit (redisstore). PerIP
+// panics if max or period is out of bounds, or if keyfuncs.ForwardedIP panics for a prefix.
 func PerIP(max int, period time.Duration, proxies ...netip.Prefix) gin.HandlerFunc {
 	limiter := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period)))
 	return Limit(limiter, From(keyfuncs.ClientIP("ginlimit.PerIP", proxies...)), Action("request"))
 }
 
-// Limit makes middleware. A request passes if limiter allows its user its action. Limit panics if
-// an argument is nil, or if functions of package keyfuncs for user and action are swapped.
+// Limit makes middleware. A request passes if limiter allows the action to the user. Limit panics
+// if an argument is nil, or if core.New did not make limiter. It also panics if user is [Route]:
+// user and action are swapped then.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
-// nethttp.Config. Handlers behind the limit may get a copy of c.Request. With a FinalCost or
-// OnlyFailures, c.Writer and the Body of c.Request are wrapped. FinalCost and OnlyFailures get the
-// status that was sent, or if none was sent, the last one set on c.Writer when the handlers after
-// this one have returned. Early hints count as 200.
+// Config has the settings of middleware. The middleware of a zero Config is that of the function
+// [Limit]. The fields are those of nethttp.Config.
+//
+// The handlers behind the limit may get a copy of the request in c.Request. With a FinalCost or
+// OnlyFailures, c.Writer and the Body of c.Request are wrapped.
+//
+// FinalCost and OnlyFailures get the status that was sent. If no status was sent, they get the last
+// one that was set on c.Writer when the handlers behind the limit have returned. If that is the
+// status of early hints, they get 200.
 type Config struct {
 	Cost             func(*gin.Context) (int, error)
 	Limiter          func(*gin.Context) (*core.Limiter, error)
@@ -104,36 +115,37 @@ type Config struct {
 	MaxWaiting       int
 	FinalCost        func(c *gin.Context, status int) int
 	OnlyFailures     func(c *gin.Context, status int) bool
-	Settle           bool                              // see Settle
-	Deny             func(*gin.Context, core.Decision) // called after c.Abort; flushing early hints ends the response
-	Fail             func(*gin.Context, error)         // as Deny; the error is a *gate.Failure
-	Keep             bool                              // see Decision
+	Settle           bool                              // see the function Settle
+	Deny             func(*gin.Context, core.Decision) // is called after c.Abort; if it flushes early hints, the response ends with them
+	Fail             func(*gin.Context, error)         // is called after c.Abort; the error is a *gate.Failure
+	Keep             bool                              // see the function Decision
 	Headers          gate.Headers
 	SpreadRetryAfter bool
 	Forbid           bool
 }
 
-// Limit makes middleware of the configuration. It panics for the reasons of the function [Limit],
-// or if fields of cfg exclude each other or are out of bounds.
+// Limit makes middleware with the settings of cfg. It panics for the reasons of the function
+// [Limit]. It also panics if two fields of cfg exclude each other, or if a field is out of bounds.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By makes a subject of [LimitAll]: a limiter, a user and an action. It panics if functions of
-// package keyfuncs for user and action are swapped.
+// By makes a subject of [LimitAll] from a limiter, a user and an action. It panics if user is
+// [Route]: user and action are swapped then.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gate.Subject[*gin.Context] {
 	gate.NotSwapped("ginlimit", "user", user, Route)
 	return gate.Subject[*gin.Context]{Limiter: limiter, User: user, Action: action}
 }
 
-// LimitAll makes middleware that lets a request pass if all subjects allow it; see nethttp.LimitAll.
+// LimitAll makes middleware that asks several subjects about each request. The request passes if
+// all of them allow it: see nethttp.LimitAll.
 func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only. It is not called for a request without that
-// subject's user.
+// LimitAll is the function [LimitAll] with the settings of cfg. Each subject is charged the whole
+// cost. Config.Limiter picks a limiter only for the first subject. It is not called for a request
+// that has no user for that subject.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	gate.NotEqual("ginlimit", subjects)
 	g := gate.New(framework{}, cfg.lift(), subjects...)
@@ -147,34 +159,37 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFu
 	}
 }
 
-// Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
-// Allowed, Allow has answered and aborted the chain, and the handler returns.
+// Allow limits an action that only the handler knows: see nethttp.Allow. If the decision is not
+// Allowed, Allow has answered the request and aborted the chain, and the handler returns.
 //
-// If a handler does not use the decision, its action runs although the client was answered 429. Have go
-// vet report it:
+// If a handler ignores the decision, its action runs although the client was answered 429. go vet
+// reports this mistake with these flags:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/ginlimit.Allow ./...
 func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg. The
-// other fields are not used. Behind a Limit, the Limit's Headers apply instead, even if it has skipped
-// the request, so that the headers of one response agree. If cfg.Headers is unknown, the answer is 500.
+// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg.
+// It does not use the other fields. Behind a Limit, the Headers of the Limit's Config apply instead
+// of those of cfg, even if the Limit has skipped the request, so that the headers of one response
+// agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
 	return gate.Allow(framework{}, c, &lifted, limiter, user, action, cost)
 }
 
-// Decision returns the decision that let the request pass, for a handler behind a [Config] with
-// Keep. If there are several such Configs, it is the decision of the innermost.
+// Decision returns the decision that let the request pass, for a handler behind a Limit whose
+// [Config] has Keep. If several such Limits surround the handler, Decision returns the decision of
+// the innermost one. If no such Limit has decided the request, Decision returns false.
 func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.Context](c.Request) }
 
-// Settle says what the request has cost, for a handler behind a [Config] with Settle; see
-// nethttp.Settle. For a goroutine that outlives the handler, make copied := c.Copy() before it starts, and call
-// Settle(copied, actual) in it.
+// Settle says what the request has cost, for a handler behind a Limit whose [Config] has Settle:
+// see nethttp.Settle. For a goroutine that outlives the handler, make copied := c.Copy() before the
+// goroutine starts, and call Settle(copied, actual) in the goroutine.
 func Settle(c *gin.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
 
-// Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
-// see nethttp.Hold. Call Hold before a goroutine starts, because a goroutine must not use c.
+// Hold keeps the request's slots of core.InFlight taken after the handler has returned, until
+// release is called: see nethttp.Hold. A goroutine must not use c, so call Hold before the
+// goroutine starts.
 func Hold(c *gin.Context) (release func()) { return gate.Hold(c.Request) }

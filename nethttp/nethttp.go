@@ -1,6 +1,6 @@
 package nethttp
 
-// The middleware, Allow and their settings, and at the end what package gate needs to know of net/http.
+// This file has the middleware, Allow and Config. Its end adapts net/http to package gate.
 
 import (
 	"net/http"
@@ -13,91 +13,104 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// PerIP makes middleware that limits each address to max requests in any period. All routes that
-// one such middleware is mounted on count together. It is [Limit] with a core.SlidingWindow on a
-// memorystore that no other limiter has.
+// PerIP makes middleware that limits each client address to max requests in any interval of length
+// period. If you mount one such middleware on several routes, their requests count together. PerIP
+// is [Limit] with a core.SlidingWindow, on a memorystore of its own.
 //
 //	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
 //
-// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the prefixes
-// of the proxies' addresses:
+// If proxies send the client's address in X-Forwarded-For or Forwarded, pass the prefixes of the
+// proxies' addresses:
 //
 //	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute, netip.MustParsePrefix("10.1.2.0/24"))(reply))
 //
-// The address is that of keyfuncs.ForwardedIP, or without proxies that of keyfuncs.RemoteIP. If
-// there is a login (keyfuncs.ContextValue) or more than one process (redisstore), use Limit. PerIP
-// panics if max or period is out of bounds, or if ForwardedIP does not take a prefix.
+// keyfuncs.ForwardedIP then reads the address. Without prefixes keyfuncs.RemoteIP reads it. Use
+// Limit instead if users log in (keyfuncs.ContextValue), or if several processes share a limit
+// (redisstore). PerIP panics if max or period is out of bounds, or if keyfuncs.ForwardedIP panics
+// for a prefix.
 func PerIP(max int, period time.Duration, proxies ...netip.Prefix) func(http.Handler) http.Handler {
 	limiter := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period)))
 	return Limit(limiter, keyfuncs.ClientIP("nethttp.PerIP", proxies...), keyfuncs.Action("request"))
 }
 
-// Limit makes middleware. A request passes if limiter allows its user its action. Limit panics if
-// an argument is nil, or if functions of package keyfuncs for user and action are swapped.
+// Limit makes middleware. A request passes if limiter allows the action to the user. Limit panics
+// if an argument is nil, or if core.New did not make limiter. It also panics if user is
+// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: the two are swapped then.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does.
+// Config has the settings of middleware. The middleware of a zero Config is that of the function
+// [Limit].
 type Config struct {
-	// Cost returns what a request costs. If it is nil, a request costs 1. A request that costs 0 is
-	// not charged, and is refused only if its user is banned. So if Cost counts the items of a
-	// batch, an empty batch is free: return at least 1, or an error. An error that is
-	// keyfuncs.ErrNoKey or keyfuncs.ErrBadKey is answered 400. Any other error is answered 500, and
-	// so is a negative cost.
+	// Cost returns what a request costs. If Cost is nil, a request costs 1.
+	//
+	// A request that costs 0 is not charged, and is refused only if its user is banned. So if Cost
+	// counts the items of a batch, an empty batch is free. To charge an empty batch, return at
+	// least 1, or an error.
+	//
+	// If the error is keyfuncs.ErrNoKey or keyfuncs.ErrBadKey, the answer is 400. If there is any
+	// other error, or the cost is negative, the answer is 500.
 	Cost func(*http.Request) (int, error)
 
-	// Limiter picks a limiter for a request, for example by the user's plan. If it is nil or
-	// returns nil, the limiter given to Limit decides. An error is answered 500. For a plan without
-	// a limit use Skip. If such a plan must count all the same, use the highest max: see package
-	// core, "Plans and changed numbers". To change numbers while the program runs, use package
-	// plans, or keep the limiter in an atomic.Pointer that this function loads.
+	// Limiter picks a limiter for a request, for example by the user's plan. If Limiter is nil or
+	// returns nil, the limiter that was given to Limit decides. If it returns an error, the answer
+	// is 500.
+	//
+	// For a plan without a limit use Skip. If the requests of such a plan must be counted too, pick
+	// a limiter with the highest max: see package core, "Plans and changed numbers". To change
+	// numbers while the program runs, use package plans, or keep the limiter in an atomic.Pointer
+	// that this function loads.
 	Limiter func(*http.Request) (*core.Limiter, error)
 
-	// Skip lets a request pass without a decision and without headers. For an allow-list of
-	// addresses see the example of keyfuncs.ForwardedAddr.
+	// If Skip returns true, the request passes without a decision, and this limit sets no headers.
+	// For an allow-list of addresses see the example of keyfuncs.ForwardedAddr.
 	Skip func(*http.Request) bool
 
-	// CountPreflights charges CORS preflights like any other request. Otherwise they pass
-	// uncounted, and any client can send any number of them. OPTIONS with Authorization, a Cookie
-	// or a body is no preflight.
+	// If CountPreflights is set, CORS preflights are charged like other requests. Otherwise they
+	// pass uncounted, and any client can send any number of them. An OPTIONS request with
+	// Authorization, a Cookie or a body is not a preflight.
 	CountPreflights bool
 
-	// Deny answers a refusal. The headers of the limit are set already. Deny writes the
-	// Content-Type, the status and the body. If it needs whole seconds, it reads the header
-	// Retry-After, because the decision's RetryAfter is not rounded up. If Deny writes nothing, the
-	// default answer is sent.
+	// Deny answers a refused request. The limit has already set its headers. Deny writes the
+	// Content-Type, the status and the body. If Deny writes nothing, the default answer is sent.
+	// For the wait in whole seconds read the response's header Retry-After, because the decision's
+	// RetryAfter is not rounded.
 	Deny func(http.ResponseWriter, *http.Request, core.Decision)
 
-	// Fail answers a request that got no decision, in the same way as Deny. The error is a
-	// [*gate.Failure], whose Status is that of the default answer. Do not send the error's text to
-	// the client: after a panic it contains the stack.
+	// Fail answers a request that got no decision, as Deny answers a refused one. The error is a
+	// [*gate.Failure], whose Status is the status of the default answer. Do not send the error's
+	// text to the client: after a panic it contains the stack.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
-	// MaxWait is how long a request may wait for its turn instead of being refused. 0 refuses at
-	// once. See [core.Limiter.Wait].
+	// MaxWait is the longest time that a request may wait for its turn instead of being refused. If
+	// MaxWait is 0, no request waits. See [core.Limiter.Wait].
 	//
-	// If the limiter has one limit, and this is a funnel or bucket, requests of this process pass
-	// in the order of arrival, and a request that cannot pass within MaxWait is refused at once.
-	// Other processes can delay a turn. With any other limiter a waiting request asks again when
-	// there may be room.
+	// If the limiter has only one limit, and it is a funnel or bucket, the requests of this process
+	// that wait pass in the order of arrival. A request that cannot pass within MaxWait is refused
+	// at once. Requests to other processes can delay its turn. With any other limiter, a waiting
+	// request asks the limiter again when there may be room.
 	//
-	// MaxWait must be less than the server's WriteTimeout. It does not cut a call of the store
-	// short. If the client disconnects, the request ends, and its turn is given back unless a later
-	// turn depends on it. An HTTP/1.1 server notices the disconnection only when the request's body
-	// has been read. So a request with a body may wait, and its handler may run, after the client
-	// has disconnected.
+	// MaxWait must be less than the server's WriteTimeout. MaxWait does not shorten the time that
+	// the store may take to answer.
+	//
+	// If the client disconnects, its request stops waiting. The turn is given back, unless a later
+	// turn depends on it. An HTTP/1.1 server notices that the client has disconnected only after it
+	// has read the request's body. So a request with a body may wait, and its handler may run,
+	// although the client is gone.
 	MaxWait time.Duration
 
-	// MaxWaiting is the number of requests of this middleware that may wait or be decided at the
-	// same time. 0 means 1000. A request beyond that is refused instead of waiting. No user and
-	// action can take more than half of the places: a request waits only if more places are free
-	// than its user and action have taken.
+	// MaxWaiting is the number of requests that may wait or be decided in this middleware at the
+	// same time, if MaxWait is set. If MaxWaiting is 0, it is 1000. A request that would exceed the
+	// number does not wait: it passes or is refused at once. A request may wait only if the free
+	// places are more than the places that its user and action have taken. So one user and action
+	// never take more than half of the places, rounded up.
 	MaxWaiting int
 
-	// FinalCost returns the final cost of a request that passed, from the status of its response.
-	// The difference to the cost that was charged on entry is refunded, or charged as far as there
-	// is room. In this example an action that failed costs nothing:
+	// FinalCost returns what a request that passed has cost in the end. It gets the status of the
+	// response. If the final cost is lower than the cost charged on entry, the difference is
+	// refunded. If it is higher, the difference is charged as far as there is room. In this example
+	// a request that failed costs nothing:
 	//
 	//	func(_ *http.Request, status int) int {
 	//		if status >= 500 {
@@ -106,97 +119,113 @@ type Config struct {
 	//		return 1
 	//	}
 	//
-	// Nothing is refunded to a client that has left. If it left before the handler had answered
-	// with success, status is 499, whatever the handler answers then, unless that is a status of
-	// 4xx. So return for 499 what a failure of the client costs. The limiter need not be
-	// Refundable. The documentation of the package has the rules, under "Costs known at the end".
+	// If the client has left, nothing is refunded. If the client left before the handler answered
+	// with success, FinalCost gets the status 499 in place of the handler's, unless the handler
+	// answered with a status of 4xx. So return for 499 what a failure of the client costs.
+	//
+	// The limiter need not be Refundable. The documentation of the package has all rules, under
+	// "Costs known at the end".
 	FinalCost func(r *http.Request, status int) int
 
-	// OnlyFailures makes the limits count failures only. It is for attempts that may turn out
-	// right, such as logins, codes and coupons. It reports whether a request has failed, from the
-	// status of its response:
+	// OnlyFailures makes the limits count only failed requests. It is for attempts that may turn
+	// out right, such as logins, codes and coupons. The function reports whether a request has
+	// failed, from the status of its response:
 	//
 	//	func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
 	//
 	// If a client leaves before the handler has answered with success, which is a status below 400,
-	// the request has failed, whatever the function reports. All limiters get [core.OnlyFailures].
-	// FinalCost and Settle cannot be set too. The documentation of the package has the rules, under
-	// "Only failures".
+	// the request has failed, whatever the function reports.
+	//
+	// All limiters of the middleware get [core.OnlyFailures]. If OnlyFailures is set, FinalCost and
+	// Settle must not be set. The documentation of the package has all rules, under "Only
+	// failures".
 	OnlyFailures func(r *http.Request, status int) (failed bool)
 
-	// Settle lets the handler call the function [Settle] when it knows what the request has cost.
-	// Cost is then the estimate. It is at least 1, because a request that costs 0 cannot be
-	// settled. The limiter need not be Refundable. FinalCost and OnlyFailures cannot be set too.
+	// If Settle is set, the handler can call the function [Settle] when it knows what the request
+	// has cost. Cost then returns an estimate. The estimate must be at least 1, because a request
+	// that costs 0 cannot be settled. The limiter need not be Refundable. If Settle is set,
+	// FinalCost and OnlyFailures must not be set.
 	Settle bool
 
-	// Keep lets the handler read the decision with [Decision].
+	// If Keep is set, the handler can read the decision with the function [Decision].
 	Keep bool
 
-	// Headers says which headers show a decision: gate.XRateLimit (the zero value),
-	// gate.XRateLimitDelta, gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. With each of them
-	// a refusal has Retry-After, unless the action can never pass. The IETF's headers are
-	// RateLimit-Policy and RateLimit, as in draft 11 of May 2026:
-	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
+	// Headers selects the headers that show a decision:
 	//
-	// With core.Divide, RateLimit-Policy shows this replica's share of the binding limit, and all
-	// other limits undivided.
+	//   - gate.XRateLimit, the zero value
+	//   - gate.XRateLimitDelta
+	//   - gate.IETF: RateLimit-Policy and RateLimit, as in [draft 11] of May 2026
+	//   - gate.XRateLimitAndIETF
+	//   - gate.NoHeaders
+	//
+	// With all of them, a refused response has Retry-After, unless the action can never pass.
+	//
+	// With core.Divide, RateLimit-Policy shows the share that this replica has of the binding
+	// limit. It shows all other limits undivided.
+	//
+	// [draft 11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 	Headers gate.Headers
 
-	// SpreadRetryAfter makes the Retry-After of a refusal longer, by whole seconds and at most a
-	// tenth. So clients that were refused together do not all come back in the same second. The
-	// workers of one user are spread too. A wait below ten seconds stays exact. If a client asks
-	// again early, its Retry-After may name a later time than before, but at most a tenth after the
-	// exact one. Other fields of the response agree with Retry-After. The decision that Deny and
-	// the handler get stays exact. The seconds do not reveal the user.
+	// SpreadRetryAfter makes the Retry-After of a refused response longer, by whole seconds and at
+	// most by a tenth. So clients that were refused together do not all come back in the same
+	// second. The clients of one user are spread too. A wait below ten seconds stays exact.
+	//
+	// If a client asks again early, its new Retry-After may name a later time than before, but at
+	// most a tenth of the wait later than the exact time. X-RateLimit-Reset, RateLimit and the
+	// problem agree with Retry-After. The decision that Deny and the handler get stays exact. The
+	// added seconds do not reveal the user.
 	SpreadRetryAfter bool
 
-	// Forbid answers 403 in place of 429 if the limit is core.Nothing: the user's plan does not include the action, or
-	// it is switched off. Some clients repeat a request after any 429.
+	// If Forbid is set and the limit is core.Nothing, a refusal is answered 403 instead of 429: the
+	// user's plan does not include the action, or the action is switched off. Some clients repeat a
+	// request after any 429.
 	Forbid bool
 }
 
-// Limit makes middleware of the configuration. It panics for the reasons of the function [Limit],
-// or if fields of cfg exclude each other or are out of bounds.
+// Limit makes middleware with the settings of cfg. It panics for the reasons of the function
+// [Limit]. It also panics if two fields of cfg exclude each other, or if a field is out of bounds.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By makes a subject of [LimitAll]: a limiter, a user and an action. It panics if functions of
-// package keyfuncs for user and action are swapped.
+// By makes a subject of [LimitAll] from a limiter, a user and an action. It panics if user is
+// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: the two are swapped then.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) gate.Subject[*http.Request] {
 	gate.NotSwapped("nethttp", "user", user, keyfuncs.Route)
 	gate.NotSwapped("nethttp", "action", action, keyfuncs.RemoteIP, keyfuncs.Everyone)
 	return gate.Subject[*http.Request]{Limiter: limiter, User: user, Action: action}
 }
 
-// LimitAll makes middleware. A request passes if all subjects allow it. If one refuses, no subject
-// is charged: see [core.All].
+// LimitAll makes middleware that asks several subjects about each request. The request passes if
+// all of them allow it. If one refuses, none is charged: see [core.All].
 //
 //	nethttp.LimitAll(
 //		nethttp.By(perUser, user, keyfuncs.Action("post")),
 //		nethttp.By(perOrg, org, keyfuncs.Action("org-post")))
 //
-// If both had the same action, user 7 and organization 7 would share counts and bans.
+// The actions differ here, because otherwise user 7 and organization 7 would share counts and bans.
 //
-// If the user of a subject is missing, the answer is 400. If the subject is Optional, the other
+// If a request has no user for a subject, the answer is 400. If the subject is Optional, the other
 // subjects decide instead. In this example guests are limited by address, and users by address and
-// name:
+// by name:
 //
 //	nethttp.LimitAll(
 //		nethttp.By(perUser, user, keyfuncs.Action("search")).Optional(),
 //		nethttp.By(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("search-address")))
 //
 // The headers show the subject that binds. RateLimit-Policy shows the limits of all subjects that
-// decided. LimitAll panics if there are no subjects, if two are equal, if their limiters have
+// decided.
+//
+// LimitAll panics if there are no subjects, if two subjects are equal, if their limiters have
 // different stores, or for the reasons of [Limit]. If Config.Limiter picks a limiter of another
 // store, the answer is 500.
 func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only. It is not called for a request without that
-// subject's user.
+// LimitAll is the function [LimitAll] with the settings of cfg. Each subject is charged the whole
+// cost. Config.Limiter picks a limiter only for the first subject. It is not called for a request
+// that has no user for that subject.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	gate.NotEqual("nethttp", subjects)
 	var lifted []gate.Subject[exchange]
@@ -216,27 +245,28 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 	}
 }
 
-// Allow limits an action that only the handler knows: by a key in the body, the size of a payload,
-// the number of items in a batch. It charges cost and sets the headers as Limit does. If the action
-// is refused or cannot be decided, Allow answers the request, and returns a decision that is not
-// Allowed. The handler then returns:
+// Allow limits an action that only the handler knows, such as an action on a key in the body, or
+// one whose cost is the number of items in a batch. Allow charges cost and sets the headers as
+// Limit does. If the action is refused, or if there is no decision because of an error, Allow
+// answers the request, and returns a Decision that is not Allowed. The handler then returns:
 //
 //	d := nethttp.Allow(w, r, uploads, user, "upload", len(batch.Items))
 //	if !d.Allowed {
 //		return
 //	}
 //
-// With [core.InFlight], Allow takes a slot, and the handler releases it:
+// Call Allow before the handler writes. If the user or the action is empty, the answer is 400. If
+// there is an error, Allow returns the zero Decision.
+//
+// With [core.InFlight], Allow takes a slot, and the handler releases the slot:
 //
 //	defer streams.Release(context.WithoutCancel(r.Context()), d)
 //
 // If a handler ignores the decision, its action runs although the client was answered 429, and what
-// it writes follows the answer. The compiler does not notice. go vet does with these flags:
+// the handler writes follows that answer. The compiler does not notice this mistake. go vet reports
+// it with these flags:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/nethttp.Allow ./...
-//
-// If there is no decision, because of an error, Allow returns the zero Decision. Call Allow before
-// the handler writes. An empty user or action is answered 400, as a missing key is.
 //
 // Behind a Limit, Allow answers with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of the
 // innermost Limit's Config, even if that Limit skipped the request. Without a Limit, use
@@ -245,21 +275,24 @@ func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, 
 	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg. The
-// other fields are not used. Behind a Limit, the Limit's Headers apply instead, even if it has skipped
-// the request, so that the headers of one response agree. If cfg.Headers is unknown, the answer is 500.
+// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg.
+// It does not use the other fields. Behind a Limit, the Headers of the Limit's Config apply instead
+// of those of cfg, even if the Limit has skipped the request, so that the headers of one response
+// agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
 	return gate.Allow(framework{}, exchange{w, r}, &lifted, limiter, user, action, cost)
 }
 
-// Decision returns the decision that let the request pass, for a handler behind a [Config] with
-// Keep. If there are several such Configs, it is the decision of the innermost.
+// Decision returns the decision that let the request pass, for a handler behind a Limit whose
+// [Config] has Keep. If several such Limits surround the handler, Decision returns the decision of
+// the innermost one. If no such Limit has decided the request, Decision returns false.
 func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exchange](r) }
 
-// Settle replaces the estimate that was charged on entry with what the request has cost, for a
-// handler behind a [Config] with Settle. The difference is given back, or charged in full. What
-// does not fit is debt of up to one quota, and the user is refused until it is paid off. See
+// Settle replaces the estimate that was charged on entry by what the request has cost. It is for a
+// handler behind a Limit whose [Config] has Settle. If actual is less than the estimate, the
+// difference is given back. If actual is more, the difference is charged in full: what exceeds the
+// quota becomes debt of up to one quota, and the user is refused until the debt is paid off. See
 // [core.Limiter.Settle].
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
@@ -269,21 +302,22 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 // Settle less than the estimate only if you know the cost, for example from the usage that an API
 // has reported. A client that disconnects before the answer begins has caused the work too.
 //
-// Call Settle once, when the cost is known, even if the response has begun or the client has
-// disconnected: it does not end with the request's context. A second call does nothing. A request
-// that is never settled stays charged with its estimate, so use defer, which also runs after a
-// panic. The headers show the decision on entry.
+// Call Settle once, when the cost is known. Settle works after the response has begun and after the
+// client has disconnected. A second call does nothing. A request that is never settled stays
+// charged with its estimate. So use defer, which also runs after a panic. The headers show the
+// decision on entry.
 //
-// Behind several limits with Settle, it settles all of them. For a request that passed without a
-// decision, for example by Skip, it does nothing. r is the handler's request, or one derived from
-// it. The error is the store's, or says that no Limit has Settle. Log it, and do not retry.
+// If several Limits with Settle surround the handler, the call settles all of them. If the request
+// passed without a decision, for example by Skip, Settle does nothing. r is the handler's request,
+// or a request derived from it. The error is the store's, or says that no Limit around the handler
+// has Settle. Log the error, and do not call Settle again.
 func Settle(r *http.Request, actual int) error {
 	return gate.Settle(framework{}, exchange{r: r}, actual)
 }
 
-// Hold keeps the request's slots of [core.InFlight] after the handler has returned, until release
-// is called. It is for a handler that takes over the connection (http.Hijacker), or leaves the work
-// to a goroutine:
+// Hold keeps the request's slots of [core.InFlight] taken after the handler has returned, until
+// release is called. Hold is for a handler that takes over the connection (http.Hijacker), or that
+// leaves the work to a goroutine:
 //
 //	release := nethttp.Hold(r)
 //	go func() {
@@ -292,23 +326,26 @@ func Settle(r *http.Request, actual int) error {
 //	}()
 //
 // The slots are renewed until release is called. So a user never has more connections than slots,
-// unless the store has no answer for a whole lease. Call Hold before the handler returns. A later
-// call keeps nothing, and the log says so. Call release in every case, even if the upgrade fails. A
-// second call of release does nothing. If Hold was called several times, the slots are free when
-// all of these have been released.
+// unless the store gives no answer for a whole lease.
 //
-// Behind several limits, Hold keeps the slots of all. Without InFlight, or for a request that a
-// limit has skipped, it does nothing. r is the handler's request, or one derived from it. Slots
-// that [Allow] has taken are not held: the handler releases them.
+// Call Hold before the handler returns. A later call keeps no slot, and the log says so. Call
+// release in every case, even if the upgrade of the connection fails. A second call of release does
+// nothing. If Hold was called several times, the slots are free after every release was called.
+//
+// If several Limits surround the handler, Hold keeps the slots of all of them. If there is no
+// InFlight, or if the limit has skipped the request, Hold does nothing. r is the handler's request,
+// or a request derived from it. Hold does not keep slots that [Allow] has taken. The handler
+// releases those itself.
 func Hold(r *http.Request) (release func()) { return gate.Hold(r) }
 
-// ExposedHeaders returns the headers of a limit that a browser hides from a script of another
-// origin, unless the server exposes them. Give them to the CORS middleware, such as
-// cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors. Mount that outside Limit, so
-// that a refusal is exposed too. The list has the headers of every Config.Headers.
+// ExposedHeaders returns the headers of a limit that a browser hides from scripts of other origins,
+// unless the server exposes them. Give the list to the CORS middleware, such as
+// cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors. Mount the CORS middleware
+// outside of Limit, so that the headers of a refused response are exposed too. The list has the
+// headers of all values of Config.Headers.
 func ExposedHeaders() []string { return gate.ExposedHeaders() }
 
-// An exchange is what a handler gets.
+// An exchange is a request and its response, as a handler gets them.
 type exchange struct {
 	w http.ResponseWriter
 	r *http.Request
@@ -342,7 +379,7 @@ func (w watched) Answered() bool           { _, begun := w(); return begun }
 func (w watched) Result(error) (int, bool) { return w() }
 func (w watched) Restore()                 {}
 
-// lift makes a function of a request one of an exchange.
+// lift makes a function of a request a function of an exchange.
 func lift[T any](f func(*http.Request) (T, error)) func(exchange) (T, error) {
 	if f == nil {
 		return nil
@@ -369,7 +406,7 @@ func (cfg Config) lift() gate.Config[exchange] {
 	return lifted
 }
 
-// hook makes a Deny or a Fail one of an exchange.
+// hook makes a Deny or a Fail a function of an exchange.
 func hook[T any](f func(http.ResponseWriter, *http.Request, T)) func(exchange, T) error {
 	if f == nil {
 		return nil

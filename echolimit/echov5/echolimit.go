@@ -7,18 +7,23 @@
 //	e.POST("/posts/:id/replies", reply,
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
-// You name the user and the action for every route. [Value] reads the user that a middleware has
-// stored in the context. [From] takes a function of package keyfuncs, whose page says which
-// function fits which setup. The action is a name, [Action], or the route's template, [Route].
+// You name the user and the action for every route. [Value] reads the user that an earlier
+// middleware has stored in the context. [From] adapts a function of package keyfuncs, whose
+// documentation says when to use which function. The action is a fixed name, [Action], or the
+// route's template, [Route].
 //
-// A refused request is answered 429 by the central error handler, which gets the error that the
-// limit returns: a [*Problem]. If only the handler knows the user or the cost, it calls [Allow].
-// Mount a limit with e.Use, on a group or on a route, not with e.Pre, where no route is known.
+// The error of a refusal goes to the central error handler, which answers 429. The error is a
+// [*Problem]. If only the handler knows the user or the cost, it calls [Allow].
+//
+// Mount a limit with e.Use, on a group or on a route. Do not mount it with e.Pre, because Echo has
+// not found the route then.
+//
 // Package nethttp documents the responses, the fields of [Config], the warnings in the log, and
 // where to mount a limit.
 //
-// Addresses are never taken from c.RealIP(), which asks the IPExtractor of the application. Use
-// echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies that you trust.
+// This package never takes an address from c.RealIP(), which by default believes the
+// X-Forwarded-For of every client. Use echolimit.From(keyfuncs.RemoteIP). Behind proxies, use
+// keyfuncs.ForwardedIP with the proxies that you trust.
 package echolimit
 
 import (
@@ -36,80 +41,86 @@ import (
 
 // The tests of this package are few: go test ./nethttp/gate tests all adapters by one table.
 
-// KeyFunc returns a key: who acts, or what they do. If the request has no key, the error is
-// keyfuncs.ErrNoKey. If the key cannot be read, it is keyfuncs.ErrBadKey.
+// A KeyFunc returns a key of a request: the user who acts, or the action. If the request has no
+// key, the error is keyfuncs.ErrNoKey. If the key cannot be read, the error is keyfuncs.ErrBadKey.
 type KeyFunc = func(*echo.Context) (string, error)
 
-// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
+// From makes a KeyFunc of f. It panics if f is nil, or if f is keyfuncs.Route, which does not know
+// the routes of Echo: use [Route].
 func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
-// Value returns a KeyFunc that reads the value that an earlier middleware has stored with
-// c.Set: a string or an integer. If there is none, or it is "", the error is
+// Value returns a KeyFunc that reads a value from the context. An earlier middleware has stored the
+// value, a string or an integer, with c.Set. If there is no value, or it is "", the error is
 // keyfuncs.ErrNoKey.
 func Value(key string) keyfuncs.UserOf[*echo.Context] {
 	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c *echo.Context) any { return c.Get(key) })
 }
 
-// Action returns a KeyFunc that always returns name.
+// Action returns a KeyFunc that returns name for every request. It panics if name is empty.
 func Action(name string) keyfuncs.ActionOf[*echo.Context] { return gate.Action[*echo.Context](name) }
 
-// PerIP makes middleware that limits each address to max requests in any period. All routes that
-// one such middleware is mounted on count together. It is [Limit] with a core.SlidingWindow on a
-// memorystore that no other limiter has.
+// PerIP makes middleware that limits each client address to max requests in any interval of length
+// period. If you mount one such middleware on several routes, their requests count together. PerIP
+// is [Limit] with a core.SlidingWindow, on a memorystore of its own.
 //
 //	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute))
 //
-// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the prefixes
-// of the proxies' addresses:
+// If proxies send the client's address in X-Forwarded-For or Forwarded, pass the prefixes of the
+// proxies' addresses:
 //
 //	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute, netip.MustParsePrefix("10.1.2.0/24")))
 //
-// The address is that of keyfuncs.ForwardedIP, or without proxies that of keyfuncs.RemoteIP. If
-// there is a login (Value) or more than one process (redisstore), use Limit. PerIP panics if max or
-// period is out of bounds, or if ForwardedIP does not take a prefix.
+// keyfuncs.ForwardedIP then reads the address. Without prefixes keyfuncs.RemoteIP reads it. Use
+// Limit instead if users log in (Value), or if several processes share a limit (redisstore). PerIP
+// panics if max or period is out of bounds, or if keyfuncs.ForwardedIP panics for a prefix.
 func PerIP(max int, period time.Duration, proxies ...netip.Prefix) echo.MiddlewareFunc {
 	limiter := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period)))
 	return Limit(limiter, From(keyfuncs.ClientIP("echolimit.PerIP", proxies...)), Action("request"))
 }
 
-// Limit makes middleware. A request passes if limiter allows its user its action. Limit panics if
-// an argument is nil, or if functions of package keyfuncs for user and action are swapped.
+// Limit makes middleware. A request passes if limiter allows the action to the user. Limit panics
+// if an argument is nil, or if core.New did not make limiter. It also panics if user is [Route]:
+// user and action are swapped then.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfuncs.ActionOf[*echo.Context]) echo.MiddlewareFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
-// nethttp.Config, for an *echo.Context. Deny and Fail return an error, which goes to the central error
-// handler. The handlers further in may get a copy of c.Request().
+// Config has the settings of middleware. The middleware of a zero Config is that of the function
+// [Limit]. The fields are those of nethttp.Config, for an *echo.Context. The errors of Deny and
+// Fail go to the central error handler. The handlers behind the limit may get a copy of
+// c.Request().
 //
-// With a FinalCost or OnlyFailures, the Body of c.Request() is wrapped, and while the handler runs so is the
-// ResponseWriter of Echo's own Response, or c.Response() if another middleware has replaced
-// it. If the handler returns an error, both get the status with which Echo's own error
-// handler answers: that of echo.StatusCode, or 500 if there is none. If your error handler
-// answers with another status, mount a middleware inside that answers the error.
+// With a FinalCost or OnlyFailures, the Body of c.Request() is wrapped. While the handler runs, the
+// ResponseWriter of Echo's own Response is wrapped too, or c.Response() if another middleware has
+// replaced it.
+//
+// If the handler returns an error, both functions get the status with which Echo's own error
+// handler answers: that of echo.StatusCode, or 500 if there is none. If your error handler answers
+// with another status, mount a middleware inside of the limit that answers the error.
 type Config gate.Config[*echo.Context]
 
-// Limit makes middleware of the configuration. It panics for the reasons of the function [Limit],
-// or if fields of cfg exclude each other or are out of bounds.
+// Limit makes middleware with the settings of cfg. It panics for the reasons of the function
+// [Limit]. It also panics if two fields of cfg exclude each other, or if a field is out of bounds.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfuncs.ActionOf[*echo.Context]) echo.MiddlewareFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By makes a subject of [LimitAll]: a limiter, a user and an action. It panics if functions of
-// package keyfuncs for user and action are swapped.
+// By makes a subject of [LimitAll] from a limiter, a user and an action. It panics if user is
+// [Route]: user and action are swapped then.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfuncs.ActionOf[*echo.Context]) gate.Subject[*echo.Context] {
 	gate.NotSwapped("echolimit", "user", user, Route)
 	return gate.Subject[*echo.Context]{Limiter: limiter, User: user, Action: action}
 }
 
-// LimitAll makes middleware that lets a request pass if all subjects allow it; see nethttp.LimitAll.
+// LimitAll makes middleware that asks several subjects about each request. The request passes if
+// all of them allow it: see nethttp.LimitAll.
 func LimitAll(subjects ...gate.Subject[*echo.Context]) echo.MiddlewareFunc {
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only. It is not called for a request without that
-// subject's user.
+// LimitAll is the function [LimitAll] with the settings of cfg. Each subject is charged the whole
+// cost. Config.Limiter picks a limiter only for the first subject. It is not called for a request
+// that has no user for that subject.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*echo.Context]) echo.MiddlewareFunc {
 	gate.NotEqual("echolimit", subjects)
 	g := gate.New(framework{}, gate.Config[*echo.Context](cfg), subjects...)
@@ -118,35 +129,40 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*echo.Context]) echo.Middlew
 	}
 }
 
-// Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
-// Allowed, Allow has answered, and the handler returns nil. The central error handler has then had
-// the error that Limit returns.
+// Allow limits an action that only the handler knows: see nethttp.Allow. If the decision is not
+// Allowed, Allow has answered the request, and the handler returns nil. If Limit would return an
+// error for such a decision, Allow has passed that error to the central error handler.
 //
-// If a handler does not use the decision, its action runs although the client was answered 429. What it
-// writes is not sent, and the log says so once. Have go vet report it:
+// If a handler ignores the decision, its action runs although the client was answered 429. What the
+// handler writes is not sent, and the log says so once. go vet reports this mistake with these
+// flags:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/echolimit/echov5.Allow ./...
 func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg. The
-// other fields are not used. Behind a Limit, the Limit's Headers apply instead, even if it has skipped
-// the request, so that the headers of one response agree. If cfg.Headers is unknown, the answer is 500.
+// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg.
+// It does not use the other fields. Behind a Limit, the Headers of the Limit's Config apply instead
+// of those of cfg, even if the Limit has skipped the request, so that the headers of one response
+// agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, (*gate.Config[*echo.Context])(&cfg), limiter, user, action, cost)
 }
 
-// Decision returns the decision that let the request pass, for a handler behind a [Config] with
-// Keep. If there are several such Configs, it is the decision of the innermost.
+// Decision returns the decision that let the request pass, for a handler behind a Limit whose
+// [Config] has Keep. If several such Limits surround the handler, Decision returns the decision of
+// the innermost one. If no such Limit has decided the request, Decision returns false.
 func Decision(c *echo.Context) (core.Decision, bool) {
 	return gate.Decision[*echo.Context](c.Request())
 }
 
-// Settle says what the request has cost, for a handler behind a [Config] with Settle; see
-// nethttp.Settle. A goroutine that outlives the handler must not use c: call Settle before.
+// Settle says what the request has cost, for a handler behind a Limit whose [Config] has Settle:
+// see nethttp.Settle. A goroutine that outlives the handler must not use c, so call Settle in the
+// handler.
 func Settle(c *echo.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
 
-// Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
-// see nethttp.Hold. Call Hold before a goroutine starts, because a goroutine must not use c.
+// Hold keeps the request's slots of core.InFlight taken after the handler has returned, until
+// release is called: see nethttp.Hold. A goroutine must not use c, so call Hold before the
+// goroutine starts.
 func Hold(c *echo.Context) (release func()) { return gate.Hold(c.Request()) }

@@ -1,6 +1,6 @@
 package echolimit
 
-// What package gate needs to know of Echo.
+// This file adapts Echo to package gate.
 
 import (
 	"net/http"
@@ -21,8 +21,9 @@ func (framework) WithRequest(c *echo.Context, r *http.Request) *echo.Context {
 	return c
 }
 
-// below returns the writer below Echo's own Response, which sees what the client gets, and replaces
-// it. If a middleware outside has set a writer of its own, it is that one: it may buffer.
+// below returns the writer that Echo's own Response wraps, and a function that replaces it. What
+// the client gets goes through this writer. If a middleware has replaced c.Response(), below
+// returns the replacement, because it may buffer.
 func below(c *echo.Context) (w http.ResponseWriter, replace func(http.ResponseWriter)) {
 	if res, ok := c.Response().(*echo.Response); ok {
 		return res.ResponseWriter, func(w http.ResponseWriter) { res.ResponseWriter = w }
@@ -37,13 +38,13 @@ func (framework) Watch(c *echo.Context, answers *gate.Answering) (*echo.Context,
 	return c, &watched{c, answered, func() { replace(bare) }}
 }
 
-// Answer makes the problem an error, unless the response is sent.
+// Answer returns the problem as an error, unless the response has begun.
 func (framework) Answer(c *echo.Context, p gate.Problem, err error) error {
 	if res := own(c); res != nil && res.Committed {
 		if res.Status >= http.StatusOK {
 			return err
 		}
-		res.Committed = false // by early hints, which Echo takes for the response
+		res.Committed = false // Echo takes early hints for the response
 	}
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func own(c *echo.Context) *echo.Response {
 	return res
 }
 
-// watched is a response of which a writer is watched.
+// watched is a response whose writer is wrapped.
 type watched struct {
 	c        *echo.Context
 	answered func() (status int, begun bool)
@@ -77,7 +78,7 @@ type watched struct {
 func (w *watched) Answered() bool {
 	status, begun := w.answered()
 	if res := own(w.c); status == 0 && res != nil {
-		res.Committed = true // by a Hijack: the central error handler must not write
+		res.Committed = true // after a Hijack the central error handler must not write
 	}
 	return begun
 }
@@ -86,7 +87,7 @@ func (w *watched) Result(err error) (status int, begun bool) {
 	status, begun = w.answered()
 	switch res := own(w.c); {
 	case begun:
-	case res != nil && res.Committed: // past c.Response(), or by early hints, after which Echo sends no status
+	case res != nil && res.Committed: // something wrote past c.Response(), or Echo has sent early hints, and sends no other status
 		return max(res.Status, http.StatusOK), true
 	case err != nil:
 		if status = echo.StatusCode(err); status == 0 {

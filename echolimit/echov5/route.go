@@ -9,14 +9,17 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
-// "POST /posts/:id/likes". All requests that no route matched share the action "unmatched",
-// also in a group. A route of e.Any is one action for all methods, its template: "/posts/:id/likes".
+// Route is a KeyFunc that returns the method and the route's template, such as "POST
+// /posts/:id/likes". It returns GET for HEAD. All requests that no route matched share the action
+// "unmatched", also in a group.
+//
+// A route of Echo's Any is one action for all methods. The action is its template, such as
+// "/posts/:id/likes".
 func Route(c *echo.Context) (string, error) {
 	route := c.RouteInfo()
 	path := route.Path
 	switch route.Method {
-	case echo.RouteNotFound: // for a group with middleware, Echo adds such a route
+	case echo.RouteNotFound: // Echo adds such a route to a group with middleware
 		path = ""
 	case echo.RouteAny:
 		return path, nil

@@ -1,6 +1,6 @@
 package gate
 
-// What an adapter offers besides its middleware: Allow, Decision, Settle and From.
+// This file has what an adapter offers besides its middleware: Allow, Decision, Settle and From.
 
 import (
 	"cmp"
@@ -14,21 +14,21 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see
-// nethttp.Allow. It decides an action for a handler, and sets the headers. If the action does not
-// pass, it answers the request as [Gate.Serve] does, and calls the Framework's Finish. If cfg.Headers is
-// unknown, the answer is 500.
+// Allow implements the function Allow of an adapter, and the method Allow of its Config: see
+// nethttp.Allow. The function passes a nil cfg. Allow decides an action for a handler, and sets the
+// headers. If the action does not pass, Allow answers the request as [Gate.Serve] does, and calls
+// the Framework's Finish. If cfg.Headers is unknown, the answer is 500.
 //
-// Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's in any case. If a
-// limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the same unit:
-// the headers of one response agree.
+// Behind a Limit, a nil cfg means the Config of the innermost Limit. The Headers are those of that
+// Limit, even if cfg is not nil. If the response has headers of a limit already, Allow sets headers
+// of the same formats, so that the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	var limit *Config[C] // of the innermost Limit that has left a mark
+	var limit *Config[C] // that of the innermost Limit that has left a mark
 	if m := around[C](r.Context()); m != nil {
 		limit = m.config
 	}
-	cfg = cmp.Or(cfg, limit, &Config[C]{}) // answers; but the headers are those that are there, or else the Limit's, or else cfg's
+	cfg = cmp.Or(cfg, limit, &Config[C]{}) // the Headers are chosen below
 	outer := look(h)
 	known, _ := allowed.get(limiter, (*known).alone)
 	a := attempt{adapter: f.Name(), subject: subject{limiter: limiter, user: user, action: action}, cost: cost}
@@ -47,7 +47,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	return a.decision
 }
 
-// allowed are the limiters that Allow was given.
+// allowed has the limiters that Allow was given.
 var allowed knowns
 
 func (k *known) alone() error {
@@ -55,10 +55,10 @@ func (k *known) alone() error {
 	return nil
 }
 
-// saidIgnored is whether a handler was reported that goes on although Allow has answered its request.
+// saidIgnored remembers that ignored has logged.
 var saidIgnored notice.Once
 
-// ignored is the error of a write after Allow has answered. It logs the first one.
+// ignored returns the error of a write after Allow has answered. It logs the first such write.
 func ignored(adapter, action string) error {
 	if saidIgnored.Due() {
 		slog.Default().Warn(adapter+": a handler has written a response after Allow had answered the request; it is not sent, but what else the handler does is done: return if the decision is not Allowed",
@@ -69,7 +69,7 @@ func ignored(adapter, action string) error {
 
 var errAnswered = errors.New("gate: Allow has answered the request; return if its decision is not Allowed")
 
-// allow decides, with the headers that a Config asks for.
+// allow decides. hs is the Headers of the Config.
 func (a *attempt) allow(r *http.Request, hs Headers) {
 	defer a.caught()
 	if err := hs.check(); err != nil {
@@ -87,7 +87,8 @@ func (a *attempt) allow(r *http.Request, hs Headers) {
 	}
 }
 
-// Decision is an adapter's function Decision for its request type C: see nethttp.Decision.
+// Decision implements the function Decision of an adapter, whose requests are of type C: see
+// nethttp.Decision.
 func Decision[C any](r *http.Request) (core.Decision, bool) {
 	for m := around[C](r.Context()); m != nil; m = around[C](m.Context) {
 		if m.config.Keep && m.decision.Allowed {
@@ -97,7 +98,7 @@ func Decision[C any](r *http.Request) (core.Decision, bool) {
 	return core.Decision{}, false
 }
 
-// Settle is an adapter's function Settle: see nethttp.Settle.
+// Settle implements the function Settle of an adapter: see nethttp.Settle.
 func Settle[C any](f Framework[C], c C, actual int) error {
 	r := f.Request(c)
 	ctx, err, found := context.WithoutCancel(r.Context()), error(nil), false
@@ -112,8 +113,8 @@ func Settle[C any](f Framework[C], c C, actual int) error {
 	return err
 }
 
-// From is an adapter's function From: it makes a key function of the framework. It panics if key is
-// nil, or is keyfuncs.Route, which does not know the framework's routes.
+// From implements the function From of an adapter: it makes a key function of the framework. It
+// panics if key is nil, or if key is keyfuncs.Route, which does not know the framework's routes.
 func From[C any](f Framework[C], key keyfuncs.Func) func(C) (string, error) {
 	switch {
 	case key == nil:

@@ -1,6 +1,7 @@
 package gate
 
-// What a request asks for, what is decided, and what its client is told: Serve and Allow pass it on.
+// This file has what a request asks for, the decision, and what its client is told. Serve and Allow
+// pass it on.
 
 import (
 	"cmp"
@@ -17,37 +18,38 @@ import (
 // An attempt is an action that a request asks for.
 type attempt struct {
 	adapter string
-	asking  string // what is asked at present, for a failure
-	subject        // the first
+	asking  string // what Failure.Error names, if this fails now
+	subject        // the first subject that is asked
 	further []subject
 	cost    int
 
-	policies [2]*policy // of the limiter that usually decides, and of one that was picked, or nil
+	policies [2]*policy // of the limiters that usually decide, and with a picked limiter, or nil
 
-	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
-	decision core.Decision // zero if there is none. Its Subject counts those that were asked
-	failure  *Failure      // why there is none
+	lease    time.Duration // the shortest of the subjects' leases, or 0 without InFlight
+	decision core.Decision // zero if there is none; its Subject is an index of the subjects that were asked
+	failure  *Failure      // why there is no decision, or nil
 }
 
 // A subject is a user and an action, and the limiter that decides about them.
 type subject struct {
 	limiter      *core.Limiter
 	user, action string
-	index        int // among those of the middleware
+	index        int // among the subjects of the middleware
 }
 
 func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.further...) }
 
-// bound is the subject that binds.
+// bound returns the subject that binds.
 func (a *attempt) bound() *subject {
-	if n := a.decision.Subject; n > 0 && n <= len(a.further) { // else a foreign store has set it
+	if n := a.decision.Subject; n > 0 && n <= len(a.further) { // otherwise a store that is not ours has set it
 		return &a.further[n-1]
 	}
 	return &a.subject
 }
 
-// share sets d to the decision for the application, whose subjects are all those of the middleware: one that is
-// optional was not asked if it had no user.
+// share sets d to the decision for Deny and the handler. Its Subject counts all subjects of the
+// middleware. The Subject of a.decision counts only the subjects that were asked, and an optional
+// subject without a user was not asked.
 func (a *attempt) share(d *core.Decision) {
 	*d = a.decision
 	if a.failure == nil {
@@ -55,7 +57,7 @@ func (a *attempt) share(d *core.Decision) {
 	}
 }
 
-// binding is the limit that binds, or nil if it is not known.
+// binding returns the limit that binds, or nil if it is not known.
 func (a *attempt) binding() *core.Limit {
 	for _, made := range a.policies {
 		if made == nil || len(made.limits) == 0 {
@@ -68,7 +70,8 @@ func (a *attempt) binding() *core.Limit {
 	return nil
 }
 
-// policy is that of the subjects that are asked. It is made anew if an optional subject has no user.
+// policy returns the policy of the subjects that are asked. It makes a new one if an optional
+// subject is not asked.
 func (a *attempt) policy() *policy {
 	for _, made := range a.policies {
 		if made != nil && len(made.limiters) == 1+len(a.further) && made.limiters[0] == a.limiter {
@@ -82,7 +85,7 @@ func (a *attempt) policy() *policy {
 	return newPolicy(limiters)
 }
 
-// key reports whether a key can be used.
+// key reports whether the result of a key function is a key. If not, it records the failure.
 func (a *attempt) key(key string, err error) bool {
 	return err == nil && key != "" || a.keyless(err)
 }
@@ -92,14 +95,14 @@ func (a *attempt) keyless(err error) bool {
 	return a.fail(statusOf(err), err)
 }
 
-// fail records why there is no decision. It returns false, for a caller that stops then.
+// fail records why there is no decision. It returns false, for callers that stop then.
 func (a *attempt) fail(status int, err error) bool {
 	a.decision = core.Decision{}
 	a.failure = &Failure{Status: status, Err: err, adapter: a.adapter, asking: a.asking}
 	return false
 }
 
-// caught is deferred, and makes a panic a failure.
+// caught is deferred, and records a panic as a failure.
 func (a *attempt) caught() {
 	if v := recover(); v == http.ErrAbortHandler {
 		panic(v)
@@ -108,9 +111,11 @@ func (a *attempt) caught() {
 	}
 }
 
-// charge charges the cost to all subjects, and waits for their turn for at most that long. Slots that the request has
-// already, since it enters one Limit inside another, are not taken again: reused gets them, for endSlots. It is nil
-// for Allow, which takes slots in any case.
+// charge charges the cost to all subjects. It waits for their turn for at most the time wait.
+//
+// If a request enters one Limit inside another, it may have slots already. charge does not take
+// these slots again, and adds them to reused, for endSlots. Allow always takes slots: for Allow,
+// reused is nil.
 func (a *attempt) charge(ctx context.Context, wait time.Duration, reused *[]*slot) {
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
@@ -125,7 +130,7 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration, reused *[]*slo
 	case errors.Is(err, core.ErrCost):
 		a.asking = "cost"
 		a.fail(http.StatusInternalServerError, err)
-	case errors.Is(err, core.ErrConfig): // core.New has not made the limiter
+	case errors.Is(err, core.ErrConfig): // core.New did not make the limiter
 		a.asking = "limiter"
 		a.fail(http.StatusInternalServerError, err)
 	default:
@@ -133,7 +138,7 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration, reused *[]*slo
 	}
 }
 
-// chargeAll is for several subjects, for slots, and for a wait.
+// chargeAll is charge for several subjects, for slots, and with a wait.
 func (a *attempt) chargeAll(ctx context.Context, wait time.Duration, reused *[]*slot) (core.Decision, error) {
 	var subjects []core.Subject
 	for _, s := range a.subjects() {
@@ -151,7 +156,8 @@ func (a *attempt) chargeAll(ctx context.Context, wait time.Duration, reused *[]*
 	return core.WaitAll(ctx, wait, subjects...)
 }
 
-// keepSlot keeps the slot that an attempt has taken. failed logs that it could not be renewed or released.
+// keepSlot begins to keep the slot that the attempt has taken. failed logs that the slot could not
+// be renewed or released.
 func (a *attempt) keepSlot(ctx context.Context, failed *rarely) *slot {
 	s := &slot{adapter: a.adapter, limiter: a.limiter, decision: a.decision, lease: a.lease, failed: failed}
 	for _, of := range a.subjects() {
@@ -164,11 +170,13 @@ func (a *attempt) keepSlot(ctx context.Context, failed *rarely) *slot {
 	return s.keep(ctx)
 }
 
-// tell returns what the client is told of the decision. If the store has failed, the client is told of the
-// first limit with nothing left. If InFlight binds, the client is told to look again soon: a client that
-// waits for the end of a lease would waste the slots that are released before.
+// tell returns what the client is told of the decision. It differs from the decision in three
+// cases:
 //
-// If waits are spread, they are longer by whole seconds, up to a tenth of the wait: see spread.
+//   - If the store has failed, nothing remains of the first limit, and the client may retry soon.
+//   - If InFlight binds, the client may retry soon. A client that waits for the end of a lease
+//     would waste slots that are released before.
+//   - If spreads is set, a wait is longer by whole seconds: see spread.
 func (a *attempt) tell(spreads bool) told {
 	t := told{Decision: a.decision, bound: a.binding()}
 	if a.further != nil {

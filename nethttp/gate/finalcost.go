@@ -1,6 +1,6 @@
 package gate
 
-// FinalCost and OnlyFailures: what a request has cost in the end.
+// This file has FinalCost and OnlyFailures, which say what a request has cost in the end.
 
 import (
 	"cmp"
@@ -10,9 +10,9 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// run runs the handlers of the request r with a FinalCost or OnlyFailures. Afterwards it charges or refunds the
-// difference between the final cost and the cost charged on entry. A panic of a handler goes on. If
-// no response has begun, it counts as 500.
+// run runs the handlers of the request r, with a FinalCost or OnlyFailures. After that it charges
+// or refunds the difference to the cost charged on entry. If a handler panics and no response has
+// begun, the status counts as 500. run does not stop the panic.
 func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err error) {
 	ctx, answers := r.Context(), watch(r)
 	c, w := g.framework.Watch(g.framework.WithRequest(c, r), answers)
@@ -38,13 +38,16 @@ func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err
 	return err
 }
 
-// statusClientLeft is the status that FinalCost gets if the client was told neither success nor its own
-// mistake. nginx has named it.
+// statusClientLeft is the status that FinalCost gets if a client has left before it was told
+// success or a mistake of its own. nginx uses this number.
 const statusClientLeft = 499
 
-// chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a
-// client that has left: otherwise clients would disconnect to get refunds. With OnlyFailures nothing was
-// charged on entry. A client that has left untold, which is before it was told of a success, has failed.
+// chargeFinal charges or refunds the difference between the final cost and the cost charged on
+// entry. With OnlyFailures nothing was charged on entry.
+//
+// If left is set, the client has left, and nothing is refunded. Otherwise clients would disconnect
+// to get refunds. If untold is set, the client has left before it was told of a success. With
+// OnlyFailures its request has then failed.
 func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left, untold bool) {
 	charged, final, err := a.cost, 0, error(nil)
 	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", "final-cost-lost", &err)

@@ -1,6 +1,6 @@
 package gate
 
-// The gate of a middleware, and what an adapter makes it of. Serve is in serve.go.
+// This file has a Gate, and what an adapter makes it of. Its method Serve is in serve.go.
 
 import (
 	"fmt"
@@ -14,59 +14,65 @@ import (
 	"github.com/tailcut/tailcut/core/notice"
 )
 
-// A Framework is what a gate needs of a framework. C is the framework's request, such as
-// *gin.Context. It stands for the response too.
+// A Framework is what a gate needs to know of a framework. C is the type of the framework's
+// requests, such as *gin.Context. A C gives access to the response too.
 type Framework[C any] interface {
-	// Name is the name of the adapter's package, which starts messages.
+	// Name returns the name of the adapter's package. Messages start with it.
 	Name() string
 
-	// Request returns the request in the form of net/http.
+	// Request returns the request as an *http.Request.
 	Request(C) *http.Request
 
-	// WithRequest returns the C of the handlers further in, whose Request is r. It may change
-	// and return the given one.
+	// WithRequest returns a C for the handlers behind the limit. Its request is r. WithRequest may
+	// change c and return it.
 	WithRequest(c C, r *http.Request) C
 
 	// Header returns the header of the response.
 	Header(C) http.Header
 
-	// Watch begins to watch the response. It returns the C to use from then on. Before the response gets its
-	// status, answers.Now is called, each time if the status can still change. answers may be nil.
+	// Watch begins to watch the response, and returns the C to use from then on. The watch calls
+	// answers.Now before the response gets its status. If the status can change afterwards, it
+	// calls Now before each change. answers may be nil.
 	Watch(c C, answers *Answering) (C, Watched)
 
-	// Answer answers a request that does not pass, with the problem. If Deny or Fail has
-	// returned an error without answering, err is that error. A framework that has a central
-	// error handler returns an error for it. Answer calls ClearBody first.
+	// Answer answers a request that does not pass, with the problem p. If Deny or Fail has returned
+	// an error and has not answered, err is that error. If the framework has a central error
+	// handler, Answer returns an error for it. Answer calls [ClearBody] before it writes the
+	// problem.
 	Answer(c C, p Problem, err error) error
 
-	// Finish ends the response before Allow returns, if Allow has answered. err is nil, or an error of
-	// Answer, Deny or Fail: Finish gives it to the central error handler, if there is one. If a handler got
-	// the error and dropped it, the client would not learn of the refusal.
+	// Finish ends the response after Allow has answered, and before Allow returns. err is nil, or
+	// the error of Answer, Deny or Fail. If the framework has a central error handler, Finish gives
+	// err to it. If a handler got the error instead and dropped it, the client would not learn of
+	// the refusal.
 	//
-	// Then Finish has the response send nothing more. If a handler writes nevertheless, the framework
-	// calls wrote and returns its error to the handler. [Discarding] does that. If the framework's
-	// ResponseWriter cannot be replaced, as in Gin, Finish leaves this out.
+	// From then on the response must send nothing more. If a handler writes, the framework calls
+	// wrote and returns its error to the handler: see [Discarding]. If the framework cannot replace
+	// the handler's ResponseWriter, as in Gin, Finish does nothing about writes.
 	Finish(c C, err error, wrote func() error)
 }
 
-// Watched is a response that is watched while a hook or the handlers run.
+// A Watched is a response that is watched while Deny, Fail or the handlers run.
 type Watched interface {
-	// Answered reports, after Deny, Fail or the handlers, whether they have answered the request: with a
-	// status, with a body, or by taking over the connection. Early hints are not an answer.
+	// Answered is called after Deny, Fail or the handlers. It reports whether they have answered
+	// the request: with a status, with a body, or by taking over the connection. Early hints are
+	// not an answer.
 	Answered() bool
 
-	// Result returns, after the handlers, the status of the response, and whether the response
-	// has begun. err is what they returned: if it is answered later, the status is that of the
-	// answer. If nothing was written, the status is that with which the framework answers then.
-	// It is 0 if the connection was taken over.
+	// Result is called after the handlers. err is the error that they returned. Result returns the
+	// status of the response, and whether the response has begun:
+	//
+	//   - If the framework answers err later, the status is that of this answer.
+	//   - If nothing was written, the status is that with which the framework then answers.
+	//   - If the connection was taken over, the status is 0.
 	Result(err error) (status int, begun bool)
 
 	// Restore ends the watch.
 	Restore()
 }
 
-// Config are the settings of a middleware. The fields are those of nethttp.Config. If Deny and
-// Fail return an error, the Framework's Answer gets it if they have not answered the request.
+// Config has the settings of a middleware. The fields are those of nethttp.Config. If Deny or Fail
+// returns an error and has not answered the request, the Framework's Answer gets the error.
 type Config[C any] struct {
 	Cost             func(C) (int, error)
 	Limiter          func(C) (*core.Limiter, error)
@@ -88,11 +94,11 @@ type Config[C any] struct {
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
 	framework  Framework[C]
-	name       string // of the framework
+	name       string // Framework.Name
 	subjects   []mounted[C]
 	config     Config[C]
 	marks      bool    // see Config.marks
-	policy     *policy // of the subjects
+	policy     *policy // of the limiters of all subjects
 	formats    set
 	waiting    waiting
 	picks      knowns
@@ -106,9 +112,14 @@ type Gate[C any] struct {
 
 const defaultMaxWaiting = 1000
 
-// New makes the gate of a middleware. All subjects are decided together: see core.All. It panics if
-// there are none, if a limiter is nil or was not made by core.New, if the limiters have different
-// stores, if a key function is nil, or if a field of cfg is out of bounds.
+// New makes the gate of a middleware. Each request is decided by all subjects together: see
+// core.All. New panics in these cases:
+//
+//   - There are no subjects.
+//   - A limiter is nil, or was not made by core.New.
+//   - The limiters have different stores.
+//   - A key function is nil.
+//   - A field of cfg is out of bounds, or two fields exclude each other.
 func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] {
 	name := "Limit"
 	if len(subjects) != 1 {
@@ -157,21 +168,21 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was
-// decided.
+// marks reports whether the functions that a handler calls, or FinalCost or OnlyFailures, need the
+// mark of a decided request.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Forbid || cfg.Keep || cfg.changes()
 }
 
-// changes reports whether the cost charged on entry may change.
+// changes reports whether the cost that was charged on entry may change.
 func (cfg *Config[C]) changes() bool {
 	return cfg.FinalCost != nil || cfg.OnlyFailures != nil || cfg.Settle
 }
 
-// derived returns the limiter with what it needs if the cost may change.
+// derived returns l with what it needs if the cost may change.
 func (cfg *Config[C]) derived(l *core.Limiter) (*core.Limiter, error) {
 	switch {
-	case cfg.OnlyFailures != nil && !isNothing(l): // nothing passes that could fail
+	case cfg.OnlyFailures != nil && !isNothing(l): // core.Nothing lets no action pass that could fail
 		return l.With(core.OnlyFailures{})
 	case cfg.changes():
 		return l.With(core.Refundable{})
@@ -185,19 +196,20 @@ func isNothing(l *core.Limiter) bool {
 	return len(limits) == 1 && limits[0].Quota() == 0
 }
 
-// A known is a limiter that Config.Limiter has picked or Allow was given, and what is made of it once.
+// A known is a limiter that Config.Limiter has picked or that Allow was given, and what is made of
+// the limiter once.
 type known struct {
-	of, limiter *core.Limiter // as given, and as it decides
+	of, limiter *core.Limiter // the limiter as given, and as it decides
 	policy      *policy       // of all subjects
 	twice       notice.Never  // see noteTwice
 }
 
-// knowns keeps what is made of limiters. There is one limiter for each plan, say, so most are kept.
+// knowns is a cache. Most programs have one limiter for each plan, so all of them fit.
 type knowns [64]atomic.Pointer[known]
 
 var limiterSeed = maphash.MakeSeed()
 
-// get returns what is made of a limiter. If it is new, complete completes it.
+// get returns the known of a limiter. If the cache does not have it, complete fills in a new one.
 func (ks *knowns) get(l *core.Limiter, complete func(*known) error) (*known, error) {
 	at := &ks[maphash.Comparable(limiterSeed, l)%uint64(len(ks))]
 	if k := at.Load(); k != nil && k.of == l {
@@ -211,7 +223,7 @@ func (ks *knowns) get(l *core.Limiter, complete func(*known) error) (*known, err
 	return k, nil
 }
 
-// complete derives a limiter that Config.Limiter has picked for the first subject.
+// complete fills in the known of a limiter that Config.Limiter has picked for the first subject.
 func (g *Gate[C]) complete(k *known) (err error) {
 	if k.limiter, err = g.config.derived(k.of); err == nil {
 		limiters := []*core.Limiter{k.limiter}
@@ -223,15 +235,15 @@ func (g *Gate[C]) complete(k *known) (err error) {
 	return err
 }
 
-// waiting counts the requests that wait or are decided in a middleware with MaxWait.
+// waiting counts the requests of a middleware with MaxWait that wait or are decided.
 type waiting struct {
 	mu  sync.Mutex
-	of  map[[2]string]int // a user and an action
+	of  map[[2]string]int // the requests of a user and an action
 	all int
 }
 
-// enter counts a request if its user and action have fewer requests here than places are free. So one user and
-// action get at most half of the places, rounded up.
+// enter counts a request and reports true, if more places are free than its user and action have
+// requests here. So one user and action get at most half of the places, rounded up.
 func (w *waiting) enter(user, action string, places int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,6 +1,6 @@
 package gate
 
-// The headers of a decision or a failure.
+// This file sets the headers of a decision or a failure.
 
 import (
 	"fmt"
@@ -15,17 +15,17 @@ const (
 	headerCache      = "Cache-Control"
 )
 
-// Headers says which headers show a decision. A refusal has Cache-Control in any case, and Retry-After
-// unless the action can never pass.
+// Headers selects the headers that show a decision. With every value a refusal has Cache-Control,
+// and has Retry-After unless the action can never pass.
 type Headers int
 
 // The values of [Headers].
 const (
 	XRateLimit        Headers = iota // X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
-	XRateLimitDelta                  // the same, with X-RateLimit-Reset in seconds from now instead of since 1970
+	XRateLimitDelta                  // as XRateLimit, but X-RateLimit-Reset is in seconds from now instead of since 1970
 	IETF                             // RateLimit and RateLimit-Policy, as in draft 11 of May 2026
-	XRateLimitAndIETF                // those of XRateLimit and of IETF
-	NoHeaders                        // none
+	XRateLimitAndIETF                // the headers of XRateLimit and of IETF
+	NoHeaders                        // no headers that show a decision
 )
 
 var (
@@ -33,7 +33,7 @@ var (
 	sets    = [...]set{XRateLimit: xSince1970, XRateLimitDelta: xDelta, IETF: inIETF, XRateLimitAndIETF: xSince1970 | inIETF, NoHeaders: 0}
 )
 
-// set has none of unknown Headers, which check refuses.
+// set returns the formats of hs. It returns none if hs is not a constant of this package.
 func (hs Headers) set() set {
 	if hs.check() != nil {
 		return 0
@@ -48,7 +48,7 @@ func (hs Headers) check() error {
 	return nil
 }
 
-// exposed are the headers of all formats, and their keys are those of http.Header.
+// exposed has the headers of all formats, and exposedKeys has their keys in http.Header.
 var exposed, exposedKeys = func() (names, keys []string) {
 	for _, f := range formats {
 		for _, name := range f.names {
@@ -58,10 +58,11 @@ var exposed, exposedKeys = func() (names, keys []string) {
 	return names, keys
 }()
 
-// ExposedHeaders is an adapter's function ExposedHeaders: see nethttp.ExposedHeaders.
+// ExposedHeaders implements the function ExposedHeaders of an adapter: see nethttp.ExposedHeaders.
 func ExposedHeaders() []string { return append([]string{headerRetryAfter}, exposed...) }
 
-// look returns what the headers of a response show already: in all formats, and the numbers of the first one.
+// look returns what the headers of a response show already. Its set has all formats that it finds.
+// Its numbers are those of the first one.
 func look(h http.Header) (s shown) {
 	for _, f := range formats {
 		if h[f.tells] == nil {
@@ -76,8 +77,9 @@ func look(h http.Header) (s shown) {
 	return s
 }
 
-// write sets the headers of what the client is told, in the formats of the set. outer is what is there already: it
-// stays if it is tighter. A failure has no numbers, unless it is the store's. room is for the values, or nil.
+// write sets the headers that show t, in the formats of in. outer is what the headers show already.
+// If outer is tighter than an allowed decision, it stays. A failure has no numbers, unless the
+// store has failed. room is for the values of the headers, or nil.
 func write(h http.Header, in set, room *values, outer *shown, a *attempt, t *told) {
 	if !t.Allowed {
 		h[headerCache] = []string{"no-store"}

@@ -1,6 +1,6 @@
 package gate
 
-// The headers RateLimit-Policy and RateLimit, as in [draft 11].
+// This file writes and reads RateLimit-Policy and RateLimit, as in [draft 11].
 //
 // [draft 11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 
@@ -25,8 +25,9 @@ func writeIETF(h http.Header, p *policy, t *told) {
 	i := p.bound(t.Subject, t.Binding)
 	l, name := &p.limits[i], p.names[i]
 	item := name + ";r=" + strconv.Itoa(t.Remaining)
-	// t is the time until more than r can be used. For an allowed action, only the decision of a
-	// fixed, elastic or calendar window tells it: such a window gets its quota back at once.
+	// The parameter t is the time until more than r can be used. If the action is allowed, only
+	// a fixed, elastic or calendar window tells this time, because it gets its whole quota back
+	// at one instant.
 	if t.Allowed && l.ResetsAtOnce() {
 		item += ";t=" + strconv.FormatInt(secondsUp(0, t.ResetAfter), 10)
 	} else if !t.Allowed && t.RetryAfter != core.Never {
@@ -39,7 +40,8 @@ func writeIETF(h http.Header, p *policy, t *told) {
 	h[headerPolicy], h[headerIETF] = []string{text}, []string{item}
 }
 
-// readIETF reads the parameters r and t of a RateLimit that writeIETF has made. Without a t the reset is 0.
+// readIETF reads the parameters r and t of a RateLimit that writeIETF has written. If there is no
+// t, the reset is 0.
 func readIETF(h http.Header) (s shown) {
 	item := h[headerIETF]
 	if len(item) != 1 {

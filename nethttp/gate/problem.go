@@ -1,6 +1,6 @@
 package gate
 
-// Why a request does not pass, and the body of its answer.
+// This file has the reasons why a request does not pass, and the body of its answer.
 
 import (
 	"cmp"
@@ -20,28 +20,30 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A Failure says why a request got no decision. It is the error that Config.Fail gets.
+// A Failure says why a request got no decision. Config.Fail gets it as its error.
 type Failure struct {
-	// Status is the status of the default answer: 400 if the request does not say who,
-	// what or at what cost, 503 if the store has no answer, 500 if a function that was
-	// given to the middleware failed.
+	// Status is the status of the default answer:
+	//
+	//   - 400 if the request does not say who acts, what the action is or what it costs
+	//   - 503 if the store gives no answer
+	//   - 500 if a function that was given to the middleware failed
 	Status int
 	Err    error
 
 	adapter, asking string
 }
 
-// Error returns Err with what was asked: user, action, limiter, cost, skip,
-// headers or store.
+// Error returns the adapter's name, what the limit needed to know, and the text of Err. What it
+// needed is user, action, limiter, cost, skip, headers or store.
 func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f.Err.Error() }
 
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// down reports whether the store has no answer.
+// down reports whether the store gave no answer.
 func (f *Failure) down() bool { return f.Status == http.StatusServiceUnavailable }
 
-// statusOf is 400 if the request is at fault, and 500 if the server is.
+// statusOf returns 400 if the request is at fault, and 500 if the server is.
 func statusOf(err error) int {
 	if errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
 		return http.StatusBadRequest
@@ -67,21 +69,21 @@ func (f *Failure) log(ctx context.Context, l *failureLog) {
 	}
 }
 
-// A failureLog remembers when failures were logged, so that the log has one line a minute.
+// A failureLog remembers when failures were logged. The log gets at most one line a minute.
 type failureLog struct {
 	unrouted     notice.Once // ErrNoRoute
 	nothing      notice.Once // a refusal by core.Nothing
 	down, broken rarely
 }
 
-// handlers logs the failures of Allow, which has no gate.
+// handlers is the failureLog of Allow, which has no gate.
 var handlers failureLog
 
-// rarely logs errors.
+// rarely logs errors, at most one a minute.
 type rarely struct{ notice.Rarely }
 
-// log is deferred, and logs an error or a panic, which becomes the error. A lease that has ended is no
-// failure.
+// log is deferred. It logs *err, and a panic as an error. It does not log that a lease has ended,
+// because that is not a failure.
 func (r *rarely) log(adapter, text, code string, err *error) {
 	if v := recover(); v != nil {
 		*err = panicked(v)
@@ -91,8 +93,8 @@ func (r *rarely) log(adapter, text, code string, err *error) {
 	}
 }
 
-// A Problem is the body of a refusal or a failure, as in [RFC 9457]. It reveals nothing about
-// the user or the inside of the server.
+// A Problem is the body of the answer to a request that does not pass, as in [RFC 9457]. It does
+// not reveal the user, or errors of the server.
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 type Problem struct {
@@ -101,14 +103,14 @@ type Problem struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 
-	// RetryAfter is the value of the header of that name, for scripts that cannot read
-	// headers; 0 if there is none.
+	// RetryAfter is the value of the header Retry-After, for scripts that cannot read headers. It
+	// is 0 if there is no such header.
 	RetryAfter int64 `json:"retry_after,omitempty"`
 }
 
 const problemType = "application/problem+json" // the Content-Type
 
-// refusal is the problem of a refused action. forbid is Config.Forbid.
+// refusal returns the problem of a refused action. forbid is Config.Forbid.
 func refusal(t *told, forbid bool) Problem {
 	limit := "limit" + t.name() + " of " + strconv.Itoa(t.Limit) + t.period()
 	p := Problem{Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests}
@@ -138,7 +140,8 @@ func refusal(t *told, forbid bool) Problem {
 	return p
 }
 
-// name tells the limit of a refusal from others: it is its name, or of several subjects the action.
+// name returns what tells the limit of a refusal from other limits: its name, or, if there are
+// several subjects, the action.
 func (t *told) name() string {
 	if t.bound != nil && t.bound.Name() != "" {
 		return " " + strconv.Quote(t.bound.Name())
@@ -148,7 +151,7 @@ func (t *told) name() string {
 	return ""
 }
 
-// period is the period of the limit of a refusal, if that is a window.
+// period returns the period of the limit of a refusal in words, if the limit is a window.
 func (t *told) period() string {
 	const day = 24 * time.Hour
 	if t.bound == nil || t.bound.TakesSlots() {
@@ -197,14 +200,15 @@ func (p *Problem) retry(seconds int64) {
 	p.Detail += " Try again in " + inWords(seconds) + "."
 }
 
-// inWords is a wait in its two largest units, such as 3 days 13 hours. What is less is left out.
+// inWords returns a wait in its two largest units, such as 3 days 13 hours. It leaves out smaller
+// units. A wait below 120 seconds is in seconds.
 func inWords(seconds int64) string {
 	units := []struct {
 		name    string
 		seconds int64
 	}{{"day", 86400}, {"hour", 3600}, {"minute", 60}, {"second", 1}}
 	first := 0
-	for first < len(units)-1 && (seconds < units[first].seconds || seconds < 120) { // 90 seconds stay so
+	for first < len(units)-1 && (seconds < units[first].seconds || seconds < 120) {
 		first++
 	}
 	var words []string
@@ -217,7 +221,7 @@ func inWords(seconds int64) string {
 	return strings.Join(words, " ")
 }
 
-// Write answers the request with the problem. Before it call [ClearBody].
+// Write answers the request with the problem. Call [ClearBody] before Write.
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Content-Type"] = []string{problemType}
 	w.WriteHeader(p.Status)
@@ -228,9 +232,10 @@ func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// A SentProblem is a Problem for a framework whose central error handler sends errors as JSON. If the
-// handler sends it, the response becomes problem+json. A handler that sends something else keeps its
-// own Content-Type. If it sends the problem as a part of its own JSON, it encodes the field Problem.
+// A SentProblem is a Problem for a framework whose central error handler sends errors as JSON. If
+// the handler sends the SentProblem, the Content-Type of the response becomes problem+json. A
+// handler that sends another body keeps its own Content-Type. To send the problem as a part of its
+// own JSON, the handler encodes the field Problem.
 type SentProblem struct {
 	Problem
 	header http.Header // of the response
@@ -238,15 +243,15 @@ type SentProblem struct {
 	sends  bool
 }
 
-// NewSentProblem returns p for a response with that header.
+// NewSentProblem returns p for the response to r. h is the header of the response.
 func NewSentProblem(p Problem, r *http.Request, h http.Header) SentProblem {
-	return SentProblem{Problem: p, header: h, sends: r.Method == http.MethodHead} // which has no body
+	return SentProblem{Problem: p, header: h, sends: r.Method == http.MethodHead} // a response to HEAD has no body
 }
 
-// MarshalJSON encodes the problem. Without a type it is about:blank.
+// MarshalJSON encodes the problem. If the problem has no type, MarshalJSON writes about:blank.
 func (p *SentProblem) MarshalJSON() ([]byte, error) {
-	// Before the framework encodes, it has set the Content-Type. A handler that logs the problem
-	// has not.
+	// A framework sets the Content-Type before it encodes the problem to send it. A handler that
+	// only logs the problem does not.
 	if p.header.Get("Content-Type") == "application/json" {
 		p.sends, p.sent = true, "application/json"
 	}
@@ -255,7 +260,8 @@ func (p *SentProblem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(problem)
 }
 
-// BeforeHeader is called before the framework sends the header, with the status.
+// BeforeHeader sets the Content-Type. Call it with the status, before the framework sends the
+// header.
 func (p *SentProblem) BeforeHeader(status int) {
 	if p.sends && status == p.Status && p.header.Get("Content-Type") == p.sent {
 		p.header["Content-Type"] = []string{problemType}

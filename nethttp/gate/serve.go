@@ -1,6 +1,7 @@
 package gate
 
-// One request, from the key functions to the handlers or the answer.
+// This file takes a request through all stages, from the key functions to the handlers or the
+// answer.
 
 import (
 	"context"
@@ -12,10 +13,14 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Serve decides the request c and sets the headers of the response. If the request passes, Serve
-// calls next, which runs the handlers, and returns its error. While next runs, Serve renews the request's slots
-// of [core.InFlight]. Afterwards it releases them, unless a handler has called [Hold]. If the request does not
-// pass, Serve answers it, and returns the error of Deny or Fail, or of the Framework's Answer.
+// Serve decides the request c, and sets the headers of the response.
+//
+// If the request passes, Serve calls next, which runs the handlers, and returns its error. While
+// next runs, Serve renews the request's slots of [core.InFlight]. After next has returned, Serve
+// releases the slots, unless a handler has called [Hold].
+//
+// If the request does not pass, Serve answers it, and returns the error of Deny, of Fail, or of the
+// Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
 	var a attempt // a literal would be copied
@@ -34,7 +39,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 		warnEntered(&g.entered, g.name)
 		defer endSlots(reused)
 	}
-	var m *mark[C] // nil if no handler looks for one: the headers tell Allow of a plain limit
+	var m *mark[C] // nil if no handler needs it; Allow reads the headers of a limit without a mark
 	var room *values
 	if a.decision.Allowed && (a.lease != 0 || g.marks || around[C](r.Context()) != nil) {
 		m = new(mark[C])
@@ -51,16 +56,17 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	return g.pass(c, r, &a, m, next)
 }
 
-// preflight reports whether the request is a CORS preflight. An OPTIONS request that a handler could act on must
-// not pass uncounted: a browser sends a preflight without credentials and without a body.
+// preflight reports whether the request is a CORS preflight. A browser sends a preflight without
+// credentials and without a body. Other OPTIONS requests must not pass uncounted, because a handler
+// could act on them.
 func preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions &&
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" &&
 		r.Header["Authorization"] == nil && r.Header["Cookie"] == nil && r.ContentLength == 0
 }
 
-// decide asks who, what, by which limiter and at what cost, and then the limiter. It reports whether the request passes
-// without a decision. reused gets the slots that the request had already.
+// decide asks for the user, the action, the limiter and the cost, and then asks the limiter. It
+// reports whether the request passes without a decision. For reused see charge.
 func (g *Gate[C]) decide(c C, r *http.Request, a *attempt, reused *[]*slot) (skip bool) {
 	defer a.caught()
 	a.asking = "skip"
@@ -82,7 +88,8 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt, reused *[]*slot) (ski
 	return false
 }
 
-// pass runs the handlers of a request that passes, with the mark m in a copy of the request.
+// pass runs the handlers of a request that passes. They get a copy of the request that has the mark
+// m.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, m *mark[C], next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
 	if decided && a.lease != 0 {
@@ -143,7 +150,8 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 	return found
 }
 
-// pick asks Config.Limiter for the first subject's limiter, and derives it if the cost may change.
+// pick asks Config.Limiter for the first subject's limiter, and adds to it what it needs if the
+// cost may change.
 func (g *Gate[C]) pick(c C, a *attempt) bool {
 	if a.index != 0 {
 		return true
@@ -167,15 +175,15 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 	return err == nil || a.fail(statusOf(err), err)
 }
 
-// A mark is the context of a request inside a Limit, for Allow, Decision and Settle to find. It is one
-// allocation, with what else such a request needs.
+// A mark is the context of a request behind a Limit. Allow, Decision and Settle find it. It is one
+// allocation, with everything else that such a request needs.
 type mark[C any] struct {
 	context.Context
 	config   *Config[C]
 	limiter  *core.Limiter
 	decision core.Decision // zero if the Limit has skipped the request
-	request  http.Request  // the copy that has this context
-	values   values        // of the headers
+	request  http.Request  // the copy of the request that has this context
+	values   values        // those of the headers
 }
 
 type markKey[C any] struct{}
@@ -187,15 +195,17 @@ func (m *mark[C]) Value(key any) any {
 	return m.Context.Value(key)
 }
 
-// around returns the innermost mark around ctx, or nil. The next one is around the mark's Context.
+// around returns the innermost mark that ctx has, or nil. The next mark further out is
+// around(m.Context).
 func around[C any](ctx context.Context) *mark[C] {
 	m, _ := ctx.Value(markKey[C]{}).(*mark[C])
 	return m
 }
 
-// giveBack gives r what the handler has found out about its copy inner: a middleware outside may read
-// the pattern of a mux inside, and the server removes the uploaded files that it finds in r. It
-// writes nothing else, since a middleware outside may read r in another goroutine.
+// giveBack copies to r what the handlers have set in its copy inner. A middleware outside of the
+// limit may read the pattern of a mux that is inside. The server removes the uploaded files that it
+// finds in r. giveBack writes nothing else, because a middleware outside may read r in another
+// goroutine.
 func giveBack(r, inner *http.Request) {
 	if r.Pattern != inner.Pattern {
 		r.Pattern = inner.Pattern
@@ -214,7 +224,8 @@ func giveBack(r, inner *http.Request) {
 	}
 }
 
-// answer calls Deny or Fail. If they have not answered the request, the framework does.
+// answer calls Deny or Fail. If they have not answered the request, it calls the Framework's
+// Answer.
 func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, t *told) (err error) {
 	if a.failure != nil && cfg.Fail != nil || a.failure == nil && cfg.Deny != nil {
 		var answered bool
@@ -228,7 +239,7 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, t *told) (er
 	return f.Answer(c, refusal(t, cfg.Forbid), err)
 }
 
-// callHook calls Deny or Fail, and reports whether they have answered.
+// callHook calls Deny or Fail, and reports whether it has answered.
 func callHook[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {
 	c, w := f.Watch(c, nil)
 	defer w.Restore()

@@ -1,7 +1,8 @@
 package gate
 
-// The slot that a request has taken of core.InFlight. It is renewed while it has users: the handlers, what
-// has called Hold, and the same request where it enters a limit again. The last one releases it.
+// This file keeps the slot of core.InFlight that a request has taken. The slot is renewed while it
+// has users: the handlers, calls of Hold, and the same request if it enters a limit again. The last
+// user releases it.
 
 import (
 	"context"
@@ -19,28 +20,28 @@ import (
 // askAgain is the pause after a renewal that has failed.
 const askAgain = time.Second
 
-// A slot is what a request has taken: of one limit with InFlight, or of several that were decided together.
-// A timer renews it, so that no goroutine waits.
+// A slot is what one decision has taken for a request: a slot of one InFlight, or of several. A
+// timer renews it, so that no goroutine waits.
 type slot struct {
 	adapter        string
 	limiter        *core.Limiter
 	decision       core.Decision
-	lease, longest time.Duration   // the shortest of the limits that it is of, and the longest
-	ctx            context.Context // of the request, without its end
+	lease, longest time.Duration   // of its limits, the shortest lease and the longest
+	ctx            context.Context // that of the request, but it is never canceled
 	failed         *rarely         // logs that a renewal or a release has failed
-	outer          *slot           // of a limit further out
+	outer          *slot           // the slot of a limit further out
 
 	mu       sync.Mutex
 	timer    *time.Timer
-	since    time.Time // no lease has begun later
+	since    time.Time // when a lease was last renewed or taken
 	renewing bool      // a renewal is under way
 	users    int
 }
 
-// keep begins to keep the slot, for the request whose context is ctx.
+// keep begins to renew the slot, for the request whose context is ctx.
 func (s *slot) keep(ctx context.Context) *slot {
 	s.outer = slotIn(ctx)
-	for s.outer != nil && s.outer.ended() { // Gin and Echo leave it in a request that is served again
+	for s.outer != nil && s.outer.ended() { // if a handler has Gin or Echo serve its request again
 		s.outer = s.outer.outer
 	}
 	s.ctx, s.since, s.users = context.WithoutCancel(ctx), time.Now(), 1
@@ -58,7 +59,7 @@ func slotIn(ctx context.Context) *slot {
 	return s
 }
 
-// Hold is an adapter's function Hold: see nethttp.Hold.
+// Hold implements the function Hold of an adapter: see nethttp.Hold.
 func Hold(r *http.Request) (release func()) {
 	var slots []*slot
 	for s := slotIn(r.Context()); s != nil; s = s.outer {
@@ -75,7 +76,7 @@ func Hold(r *http.Request) (release func()) {
 	return h.release
 }
 
-// A hold is a call of Hold.
+// A hold is what a call of Hold keeps.
 type hold struct {
 	slots []*slot
 	once  sync.Once
@@ -89,7 +90,8 @@ func (h *hold) release() {
 	})
 }
 
-// lose is for slots whose release nobody can call any more: they would be renewed as long as the process lives.
+// lose releases slots whose release function the handler has dropped. Otherwise they would be
+// renewed as long as the process lives.
 func lose(slots []*slot) {
 	if s := slots[0]; s.failed.Due() {
 		slog.Default().Error(s.adapter+": a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case", "code", "hold-dropped")
@@ -97,8 +99,9 @@ func lose(slots []*slot) {
 	go endSlots(slots) // the store may take its time
 }
 
-// reuseSlots has the subjects take no slot that the request has already, since it would wait for itself. It
-// returns these slots, which stay taken until endSlots.
+// reuseSlots changes the subjects so that they take no slot that the request has already. Otherwise
+// the request would wait for itself. reuseSlots returns these slots. They stay taken until
+// endSlots.
 func reuseSlots(ctx context.Context, subjects []core.Subject) (reused []*slot) {
 	for s := slotIn(ctx); s != nil; s = s.outer {
 		if !s.use() {
@@ -123,14 +126,14 @@ func endSlots(slots []*slot) {
 	}
 }
 
-// ended reports whether the slot has no user any more.
+// ended reports whether the slot has no users.
 func (s *slot) ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.users == 0
 }
 
-// use counts another user of the slot, unless it is released.
+// use adds a user of the slot, and reports true. If the slot is released, use reports false.
 func (s *slot) use() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +144,7 @@ func (s *slot) use() bool {
 	return true
 }
 
-// renew renews the lease, and sets the timer for the next time.
+// renew renews the lease, and sets the timer for the next renewal.
 func (s *slot) renew() {
 	s.mu.Lock()
 	if s.users == 0 {
@@ -157,7 +160,7 @@ func (s *slot) renew() {
 	defer s.mu.Unlock()
 	s.renewing = false
 	now := time.Now()
-	renewed := err == nil || errors.Is(err, core.ErrLeaseEnded) // of one slot; another one was renewed, if there are several
+	renewed := err == nil || errors.Is(err, core.ErrLeaseEnded) // if there are several slots, others were renewed
 	if renewed {
 		s.since = now
 	}
@@ -166,13 +169,14 @@ func (s *slot) renew() {
 		s.finish()
 	case renewed:
 		s.timer.Reset(s.lease / 3)
-	case now.Sub(s.since) < s.longest: // otherwise there is nothing left to renew
+	case now.Sub(s.since) < s.longest: // later all leases have ended
 		s.timer.Reset(min(askAgain, s.lease/3))
 	}
 }
 
-// end counts one user less. The last one releases the slot. If a renewal is under way, that one releases
-// it afterwards: to wait for both would delay the response by two timeouts of the store.
+// end removes a user. The last user releases the slot. If a renewal is under way, the renewal
+// releases the slot when it is done. To wait for both would delay the response by two timeouts of
+// the store.
 func (s *slot) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,10 +189,10 @@ func (s *slot) end() {
 	}
 }
 
-// finish releases the slot. If the store fails, core tries again.
+// finish releases the slot. If the store fails, package core tries again.
 func (s *slot) finish() { _ = s.ask((*core.Limiter).Release) }
 
-// ask asks the store, and logs its error.
+// ask renews or releases the slot, and logs an error.
 func (s *slot) ask(do func(*core.Limiter, context.Context, core.Decision) error) (err error) {
 	defer s.failed.log(s.adapter, ": the slot of a request cannot be renewed or released; it is tried again until the lease has ended", "slot-not-freed", &err)
 	return do(s.limiter, s.ctx, s.decision)

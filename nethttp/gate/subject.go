@@ -1,6 +1,6 @@
 package gate
 
-// Whom and what a middleware limits, and the key functions that say so.
+// This file has the subjects of a middleware, and what checks their key functions.
 
 import (
 	"fmt"
@@ -13,32 +13,36 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A Subject is a limiter, and the functions of whom and what it limits. The adapters' function By makes it.
+// A Subject is a limiter, a function that reads the user, and a function that reads the action. An
+// adapter's function By makes a Subject.
 type Subject[C any] struct {
 	Limiter *core.Limiter
 	User    keyfuncs.UserOf[C]
 	Action  keyfuncs.ActionOf[C]
-	Guests  bool // set by Optional; an adapter that makes a Subject of another C copies it
+	Guests  bool // Optional sets it; an adapter that makes a Subject of another C copies it
 }
 
-// Optional returns the subject for requests that may have no user: of these the other subjects decide. If
-// no subject has a user, the request is answered 400.
+// Optional returns the subject for requests that may have no user. If a request has no user for
+// this subject, the other subjects decide. If a request has no user for any subject, the answer is
+// 400.
 func (s Subject[C]) Optional() Subject[C] {
 	s.Guests = true
 	return s
 }
 
-// Action is an adapter's function Action: see keyfuncs.Action.
+// Action implements the function Action of an adapter: see keyfuncs.Action.
 //
 //go:noinline
 func Action[C any](name string) keyfuncs.ActionOf[C] {
-	keyfuncs.Action(name) // which panics if name is empty
+	keyfuncs.Action(name) // it panics if name is empty
 	return func(C) (string, error) { return name, nil }
 }
 
-// NotSwapped is for an adapter's Limit. It panics if key, given as the "user" or the "action", is one
-// of the functions for the other. The types [keyfuncs.UserOf] and [keyfuncs.ActionOf] do not tell, if
-// the function is declared, as Route is.
+// NotSwapped is for an adapter's By. given says whether key was given as the "user" or as the
+// "action". NotSwapped panics if key is one of others, which are functions for the opposite
+// purpose. The compiler notices the mistake if a function has the type [keyfuncs.UserOf] or
+// [keyfuncs.ActionOf]. It does not notice the mistake if a function is declared, as keyfuncs.Route
+// is.
 func NotSwapped[C any](adapter, given string, key func(C) (string, error), others ...func(C) (string, error)) {
 	for _, other := range others {
 		if same(key, other) {
@@ -48,9 +52,10 @@ func NotSwapped[C any](adapter, given string, key func(C) (string, error), other
 	}
 }
 
-// NotEqual is for an adapter's LimitAll. It panics if two subjects are equal: they have one user, and their
-// limiters share a state, so no request could be decided. Two key functions count as one if they are the same
-// function value, or if Action made both with one name.
+// NotEqual is for an adapter's LimitAll. It panics if two subjects are equal, which means that they
+// have the same user and their limiters share a state. No request could be decided then. NotEqual
+// takes two key functions for the same one if they are the same function value, or if Action made
+// both with the same name.
 func NotEqual[C any](adapter string, subjects []Subject[C]) {
 	for i, s := range subjects {
 		for j, o := range subjects[:i] {
@@ -68,7 +73,8 @@ func NotEqual[C any](adapter string, subjects []Subject[C]) {
 	}
 }
 
-// alike reports whether two key functions are one function, or those of one Action.
+// alike reports whether two key functions are the same function, or were made by Action with the
+// same name.
 func alike[C any, F ~func(C) (string, error)](a, b F) bool {
 	if *(*unsafe.Pointer)(unsafe.Pointer(&a)) == *(*unsafe.Pointer)(unsafe.Pointer(&b)) {
 		return true
@@ -77,8 +83,9 @@ func alike[C any, F ~func(C) (string, error)](a, b F) bool {
 	return key != "" && key == constant(b)
 }
 
-// constant is the key of a function that Action has made, or "". No other function is called without a request.
-// Action is not inlined: its functions are told by their code.
+// constant returns the key of a function that Action has made, and "" for other functions. It calls
+// no other function, because it has no request. It recognizes Action's functions by their code, so
+// Action must not be inlined.
 func constant[C any, F ~func(C) (string, error)](f F) string {
 	code := reflect.ValueOf(f).Pointer()
 	if code != reflect.ValueOf(keyfuncs.Action("any")).Pointer() && code != reflect.ValueOf(Action[C]("any")).Pointer() {

@@ -1,6 +1,7 @@
 package gate
 
-// What the client is told in headers, whatever their format: the limits, the decision, and the numbers.
+// This file has what the headers and the problem tell the client, whatever the format of the
+// headers.
 
 import (
 	"cmp"
@@ -21,33 +22,37 @@ const (
 	// retrySeconds is the Retry-After of a store failure.
 	retrySeconds = 1
 
-	// mostRetry is the longest Retry-After, 20 days. A timer of JavaScript takes at most 2^31-1 ms, which is 24.8 days, and
-	// a longer one ends at once. Clients add up to a fifth to what they are told.
+	// mostRetry is the longest Retry-After: 20 days, in seconds. A timer of JavaScript takes at
+	// most 2^31-1 ms, which is 24.8 days, and a longer timer ends at once. Some clients add up to a
+	// fifth to a Retry-After.
 	mostRetry = 20 * 24 * 3600
 
-	// soon is when a slot of InFlight may be free again. Nobody knows when: the actions that have the
-	// slots may take much less time than their leases.
+	// soon is the time until a client is told to ask again for a slot of InFlight. The true time is
+	// unknown, because an action may end long before its lease.
 	soon = time.Second
 )
 
 // A told is a decision as the client is told it, in the headers and in the problem.
 type told struct {
 	core.Decision
-	bound *core.Limit // the limit that binds, or nil if it is not known
-	whose string      // of several subjects, the action of the one that binds
+	bound *core.Limit // the binding limit, or nil if it is not known
+	whose string      // the action of the binding subject, if there are several subjects
 }
 
-// reset is when the limit is whole again, in seconds since 1970 or from now. Seconds since 1970 are by the process's
-// clock, as in the Date header. Now is a little later than the decision, so a boundary of a calendar, a whole second,
-// would be rounded up to the next one.
+// reset returns when the limit has its full quota again, in seconds since 1970 or from now, rounded
+// up. Seconds since 1970 are by the clock of the process, as in the Date header.
+//
+// time.Now is a little later here than it was in the decision. So the boundary of a calendar
+// window, which is a whole second, would be rounded up to the next second. reset returns the
+// boundary itself.
 func (t *told) reset(since1970 bool) int64 {
 	if !since1970 {
 		return secondsUp(0, t.ResetAfter)
 	}
 	now := time.Now()
 	if t.bound != nil {
-		start, end := t.bound.PeriodAt(now)                   // zero for other limits than a CalendarWindow
-		for _, boundary := range [...]time.Time{start, end} { // start, if it has passed since the decision
+		start, end := t.bound.PeriodAt(now)                   // zero unless the limit is a CalendarWindow
+		for _, boundary := range [...]time.Time{start, end} { // the start, if it has come after the decision
 			if late := now.Add(t.ResetAfter).Sub(boundary); late >= 0 && late < time.Second {
 				return boundary.Unix()
 			}
@@ -56,11 +61,12 @@ func (t *told) reset(since1970 bool) int64 {
 	return secondsUp(now.UnixNano(), t.ResetAfter)
 }
 
-// spread returns by how many seconds a wait is told longer, from 0 to a tenth of it. Of the refusals of a user each of
-// these seconds gets about as many: their shares are multiples of the golden ratio, which never come close to
-// each other. A wait that is rounded up to a second is no longer than it would be.
+// spread returns the whole seconds by which a wait is told longer, from 0 to a tenth of the wait.
+// Over many refusals of a user each number of seconds comes about equally often, because the shares
+// of the tenth are multiples of the golden ratio, which never come close to each other.
 //
-// Users begin at different shares. Without the seed, who sees the waits of a user could tell which user it is.
+// Different users begin at different shares. The seed is secret: without it, a client that sees the
+// waits of a hidden user could compute which user it is.
 func spread(user string, wait time.Duration) time.Duration {
 	const golden = 0x9e3779b97f4a7c15 // of 2^64
 	hash := maphash.String(spreadSeed, user)
@@ -71,13 +77,13 @@ func spread(user string, wait time.Duration) time.Duration {
 
 var (
 	spreadSeed = maphash.MakeSeed()
-	spreadOf   [1024]atomic.Uint64 // how many refusals the users of a class had
+	spreadOf   [1024]atomic.Uint64 // the refusals of the users with the same hash, modulo the length
 )
 
-// A policy has the limits of the limiters of all subjects.
+// A policy is what headers say of limits before any decision. It has the limits of all subjects.
 type policy struct {
 	limiters []*core.Limiter
-	first    []int // the first limit of each
+	first    []int // the index of each limiter's first limit
 	limits   []core.Limit
 	names    []string // in quotes
 	quotas   []string // in digits
@@ -96,8 +102,8 @@ func newPolicy(limiters []*core.Limiter) *policy {
 		name := p.unlike(cmp.Or(l.Name(), l.Identity()))
 		quota := strconv.Itoa(l.Quota())
 		item := name + ";q=" + quota
-		// The draft has whole seconds only. A calendar window's periods differ: with the longest, a
-		// client that spreads q over w never sends too much.
+		// The draft has only whole seconds. The months of a calendar window have different
+		// lengths. w is the longest, so a client that spreads q over w never sends too much.
 		if period := l.Period(); l.TakesSlots() {
 			item += `;qu="concurrent-requests"`
 		} else if period >= time.Second {
@@ -109,8 +115,8 @@ func newPolicy(limiters []*core.Limiter) *policy {
 	return p
 }
 
-// unlike returns name in quotes, with a number if another limit has it already. The draft wants
-// distinct names, and limits of different kinds may have the same one.
+// unlike returns name in quotes. If another limit has the name already, unlike adds a number. The
+// draft wants different names, and limits of different kinds may have the same name.
 func (p *policy) unlike(name string) string {
 	quoted := `"` + name + `"`
 	for n := 2; slices.Contains(p.names, quoted); n++ {
@@ -119,58 +125,61 @@ func (p *policy) unlike(name string) string {
 	return quoted
 }
 
-// bound is the index of the limit that binds: the one of that index of a subject's. Subjects are counted as core.All
-// does.
+// bound returns the index in limits of the limit that binds. subject is an index of limiters, and
+// binding is an index of the limits of that limiter.
 func (p *policy) bound(subject, binding int) int {
 	if subject > 0 && subject < len(p.first) {
 		binding += p.first[subject]
 	}
-	if binding < 0 || binding >= len(p.limits) { // a foreign store may set any
+	if binding < 0 || binding >= len(p.limits) { // a store that is not ours may set any number
 		return 0
 	}
 	return binding
 }
 
-// quota is n in digits.
+// quota returns n in digits. It allocates only if n is not the quota of a limit.
 func (p *policy) quota(n int) string {
 	for i := range p.limits {
 		if p.limits[i].Quota() == n {
 			return p.quotas[i]
 		}
 	}
-	return strconv.Itoa(n) // of Allow, or of a store that has changed it
+	return strconv.Itoa(n) // core.Divide, for example, has changed it
 }
 
-// secondsUp is the time d after now, in seconds and rounded up. It does not overflow for any
-// d. A negative d counts as 0.
+// secondsUp returns now plus d, in seconds, rounded up. It does not overflow for any d. A negative
+// d counts as 0.
 func secondsUp(now int64, d time.Duration) int64 {
 	return int64((uint64(now) + uint64(max(0, d)) + uint64(time.Second) - 1) / uint64(time.Second))
 }
 
-// ceilSeconds rounds up, to at least 1: with 0 a client would retry at once.
+// ceilSeconds rounds d up to whole seconds. It returns at least 1, because with 0 a client would
+// retry at once.
 func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
 
-// A format is a form in which headers show a decision. It is a file, which writes and reads it, and its rows in headers.go.
+// A format is a form in which headers show a decision. To add a format, write a file that writes
+// and reads it, and add its rows to headers.go.
 type format struct {
-	names []string // of its headers
-	tells string   // the one without which they show nothing, as http.Header keeps it
+	names []string // of its headers, as on the wire
+	tells string   // the key of the header without which the others show nothing
 	read  func(h http.Header) shown
 }
 
-// A set is one of formats: each has a bit, or one for each way in which it says the reset.
+// A set is a set of formats, with a bit for each. X-RateLimit has two bits, for the two ways in
+// which it tells the reset.
 type set uint8
 
-// shown are the numbers of headers, which a limit further out has set, a function of this one such as a Cost that
-// calls Allow, or other middleware.
+// shown is what the headers of a response show already. A limit further out may have set them, a
+// function of this limit such as a Cost that calls Allow, or other middleware.
 type shown struct {
 	in               set
-	limit, remaining int64 // the limit is 0 if they do not tell
+	limit, remaining int64 // limit is 0 if the headers do not tell it
 	reset            int64 // in seconds
-	since1970        bool  // where these begin; else now
+	since1970        bool  // reset is since 1970, and otherwise from now
 }
 
-// looser reports whether what is shown is looser than a decision: more remains, or the same and for a
-// shorter time.
+// looser reports whether the headers show a looser decision than t: more remains, or the same
+// remains and the reset is earlier.
 func (s *shown) looser(t *told) bool {
 	if remaining := int64(t.Remaining); remaining != s.remaining {
 		return remaining < s.remaining
@@ -178,7 +187,7 @@ func (s *shown) looser(t *told) bool {
 	return t.reset(s.since1970) > s.reset
 }
 
-// number is the value of a header that has one.
+// number returns the number in a header that has one value.
 func number(values []string) (int64, bool) {
 	if len(values) != 1 {
 		return 0, false
@@ -187,14 +196,15 @@ func number(values []string) (int64, bool) {
 	return n, err == nil
 }
 
-// values are those of three headers, and the digits of two, in one allocation.
+// values has room for the values of three headers, and for the digits of two of them, in one
+// allocation.
 type values struct {
 	of     [3]string
 	digits [19 + 11]byte // of an int, and of 2^64 ns in seconds
 }
 
-// put makes value i of n. Its digits end at end, and put returns where they begin. strconv would write them
-// elsewhere first.
+// put makes n the value i. The digits end at end, and put returns the index at which they begin.
+// strconv would write the digits elsewhere first.
 func (v *values) put(i, end int, n uint64) int {
 	at := end - 1
 	for ; n >= 10; at-- {
@@ -203,6 +213,6 @@ func (v *values) put(i, end int, n uint64) int {
 		n = tens
 	}
 	v.digits[at] = '0' + byte(n)
-	v.of[i] = unsafe.String(&v.digits[at], end-at) // nobody changes the digits any more
+	v.of[i] = unsafe.String(&v.digits[at], end-at) // the digits never change again
 	return at
 }

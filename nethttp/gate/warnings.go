@@ -1,6 +1,7 @@
 package gate
 
-// Warnings, logged once, of a middleware with the wrong keys or in the wrong place.
+// This file logs warnings about a middleware that has the wrong keys or is in the wrong place. Each
+// is logged once.
 
 import (
 	"errors"
@@ -18,15 +19,15 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A mounted is a Subject of a gate, and what its first requests may show.
+// A mounted is a Subject of a gate, with what its first requests have shown.
 type mounted[C any] struct {
 	Subject[C]
 	userless, actionless, ported notice.Never
 	actions                      actions
 }
 
-// If the first requests of a middleware show that its keys or its place are wrong, so many of them without an
-// exception, the log says so.
+// A warning is logged if this many first requests all show the mistake. A single request that does
+// not show it prevents the warning.
 const (
 	manyGuests  = 1000 // requests without the user of an optional subject
 	manyKeyless = 100  // requests without a user, or with a user and without an action
@@ -35,11 +36,12 @@ const (
 	manyRight   = 1000 // successes of attempts that may fail
 )
 
-// actions counts how many actions a subject has, until it has many or so many requests have shown that it has
-// not. It keeps hashes, and one action, since a client may choose long paths.
+// actions counts the different actions of a subject. It stops counting when there are more than
+// manyActions, or after enoughActions requests. It keeps hashes and only one action, because a
+// client may choose long paths.
 type actions struct {
 	over     atomic.Bool
-	latest   atomic.Pointer[string] // the latest new action: most subjects have one
+	latest   atomic.Pointer[string] // the latest new action; most subjects have only one action
 	mu       sync.Mutex
 	seen     map[uint64]struct{}
 	requests int
@@ -47,18 +49,18 @@ type actions struct {
 
 const (
 	manyActions   = 1000
-	enoughActions = 100_000 // requests
+	enoughActions = 100_000
 )
 
 var actionSeed = maphash.MakeSeed()
 
-// knows reports whether an action need not be noted.
+// knows reports whether note need not be called for an action.
 func (a *actions) knows(action string) bool {
 	latest := a.latest.Load()
 	return latest != nil && *latest == action || a.over.Load()
 }
 
-// note notes an action, and reports true once: if there are many.
+// note counts an action. It reports true once: when there are more than manyActions.
 func (a *actions) note(action string) bool {
 	h := maphash.String(actionSeed, action)
 	a.mu.Lock()
@@ -80,9 +82,11 @@ func (a *actions) note(action string) bool {
 	return false
 }
 
-// noteKeyless notes that a subject had no key that could be read, which f is about, and logs if no request has
-// had one: a limit that is mounted before the login never has a user, and a proxy may write a client's address
-// in a form that is not read. It also logs the first such request of all, since that may have been a visitor.
+// noteKeyless counts a request that was answered 400 because its user or its action is missing or
+// cannot be read. f says why. If no request has had this key, noteKeyless logs the first such
+// request, and warns at number manyKeyless. The first request is no reason for a warning, because
+// it may have come without a login. The warning finds a limit that is mounted before the login, for
+// example.
 func (m *mounted[C]) noteKeyless(c C, missing *notice.Never, f *Failure) {
 	if f.Status != http.StatusBadRequest {
 		return
@@ -113,7 +117,8 @@ func (m *mounted[C]) noteKeyless(c C, missing *notice.Never, f *Failure) {
 	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests %s and were answered 400; %s", f.adapter, manyKeyless, has, remedy), args...)
 }
 
-// noteGuest notes that an optional subject had no user, and logs if no request has had one.
+// noteGuest counts a request without the user of an optional subject. It warns if no request has
+// had one.
 func (m *mounted[C]) noteGuest(c C, f *Failure) {
 	if m.userless.Due(manyGuests) {
 		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user of an optional subject, so only the other subjects limited them; the error says why; a limit that is mounted before the login never has one", f.adapter, manyGuests),
@@ -121,7 +126,7 @@ func (m *mounted[C]) noteGuest(c C, f *Failure) {
 	}
 }
 
-// warnPort logs once if all users are addresses with a port.
+// warnPort warns if the users of the first requests are all addresses with a port.
 func (m *mounted[C]) warnPort(adapter, user string) {
 	if _, err := netip.ParseAddrPort(user); err != nil {
 		m.ported.Seen()
@@ -131,16 +136,23 @@ func (m *mounted[C]) warnPort(adapter, user string) {
 	}
 }
 
-// actionToLog is "" if the action function panics: without a user it may.
+// actionToLog returns the action, or "" if the action function panics, which it may do without a
+// user.
 func (m *mounted[C]) actionToLog(c C) (action string) {
 	defer func() { _ = recover() }()
 	action, _ = m.Action(c)
 	return action
 }
 
-// noteTwice logs once if requests seem to be charged twice, because this limit shares its state with one further
-// out. The signs: the outer limit shows used units, this one shows exactly the cost more, and both show the same
-// quota or the same reset. It logs after manySame requests in a row that show all this.
+// noteTwice warns if requests seem to be charged twice, because this limit shares its state with a
+// limit further out. outer is what that limit has shown. A request looks charged twice if all of
+// this holds:
+//
+//   - The outer limit shows used units.
+//   - This limit shows exactly a.cost more used units.
+//   - Both show the same quota or the same reset.
+//
+// noteTwice warns if the first manySame requests all look so.
 func noteTwice(never *notice.Never, outer *shown, a *attempt, t *told, remedy string) {
 	if outer.in == 0 || a.cost == 0 || !t.Allowed || !never.Open(manySame) {
 		return
@@ -159,7 +171,7 @@ const (
 	allowedTwice = "by a Limit, and by Allow in its handler: remove one, or give it another action"
 )
 
-// warnEntered logs once that a request that had a slot has entered this limit, which shares its slots.
+// warnEntered warns if a request that has a slot has entered a limit with the same slots again.
 func warnEntered(entered *notice.Once, adapter string) {
 	if entered.Due() {
 		slog.Default().Warn(adapter+": a request was charged twice: it had a slot of InFlight, and entered a limit with the same slots again; it keeps the one slot, and each pass is charged to rate limits; maybe the middleware is mounted twice, or a handler has the framework or the mux serve its request again: mount the limit where a request passes once, or give the other one another action or name",
@@ -167,8 +179,9 @@ func warnEntered(entered *notice.Once, adapter string) {
 	}
 }
 
-// noteRight notes a request that OnlyFailures did not count, and logs if the first manyRight requests were all
-// successes. Requests with an Authorization header are left out: such a client may never fail.
+// noteRight counts a request that OnlyFailures did not charge. It warns if manyRight requests were
+// successes by their status before the first failure. It does not count requests with an
+// Authorization header, because such a client may never fail.
 func noteRight(right *notice.Never, r *http.Request, a *attempt, status int) {
 	if status < http.StatusBadRequest && r.Header["Authorization"] == nil && right.Due(manyRight) {
 		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests that OnlyFailures was asked about were successes by their status, so the limit has never counted anything; if the handler answers failures so too, as GraphQL does with 200, have OnlyFailures report them by something else, or call Allow and Surcharge where the failure is known", a.adapter, manyRight),
@@ -176,7 +189,8 @@ func noteRight(right *notice.Never, r *http.Request, a *attempt, status int) {
 	}
 }
 
-// noteNothing logs once that an action was refused by core.Nothing. Somebody has asked for that, so it is no warning.
+// noteNothing logs the first refusal by core.Nothing. It is no warning, because the program has
+// asked for the refusal.
 func (l *failureLog) noteNothing(a *attempt) {
 	if a.decision.Reason != core.ReasonNothing || !l.nothing.Due() {
 		return
@@ -185,7 +199,7 @@ func (l *failureLog) noteNothing(a *attempt) {
 		"code", "not-included", "action", a.bound().action)
 }
 
-// warnActions logs once if a subject has many actions, as if they were paths.
+// warnActions warns if a subject has so many actions that they may be paths.
 func (m *mounted[C]) warnActions(adapter, action string) {
 	if m.actions.note(action) {
 		slog.Default().Warn(fmt.Sprintf("%s: a limit has met more than %d actions, and each user has a quota for each; an action must not have a path or an id in it: use one such as Action(\"reply\"), or Route", adapter, manyActions),

@@ -1,6 +1,6 @@
 package gate
 
-// What is watched while the handlers run: the response, and whether the client has left.
+// This file watches the response and the request while the handlers run, and clears a response.
 
 import (
 	"bufio"
@@ -14,36 +14,39 @@ import (
 	"time"
 )
 
-// An Answering notes whether the client has left when the response gets its status. Nil notes nothing.
+// An Answering notes whether the client has left before the response gets its status. A nil
+// Answering notes nothing.
 type Answering struct {
 	body watchedBody
 	ctx  context.Context
 	late bool
 }
 
-// Now is called before the response gets its status.
+// Now notes whether the client has left. Call it before the response gets its status.
 func (a *Answering) Now() {
 	if a != nil {
 		a.late = a.ctx.Err() != nil || a.body.failed.Load()
 	}
 }
 
-// A watchedBody records whether the body could not be read to its end. A client can cause that
-// at will, and net/http does not always cancel the context then: with HTTP/2 a client can end its
-// stream too early, and with both protocols it can be silent until ReadTimeout, or until the
-// handler gives up.
+// A watchedBody notes whether the body could not be read to its end. A client can cause that at
+// will, and net/http does not always cancel the request's context then:
+//
+//   - With HTTP/2, a client can end its stream too early.
+//   - With HTTP/1.1 and HTTP/2, a client can send nothing until ReadTimeout, or until the handler
+//     gives up.
 type watchedBody struct {
 	io.ReadCloser
 	closed, failed atomic.Bool
-	reads          atomic.Int32 // under way
+	reads          atomic.Int32 // the number of reads under way
 }
 
-// cut reports whether a read has failed, or has not returned. It looks at the reads under way first:
-// one that ends meanwhile has set failed.
+// cut reports whether a read has failed or has not returned. It looks at reads first: if a read has
+// failed and returned by then, it has set failed.
 func (b *watchedBody) cut() bool { return b.reads.Load() > 0 || b.failed.Load() }
 
-// watch has r read its body, if it has one, through a watchedBody. r is the copy with the mark:
-// in the server's own request net/http looks for the type of its own Body.
+// watch makes r read its body, if r has one, through a watchedBody. r must be the copy of the
+// request that has the mark. In the server's own request, net/http looks for its own type of Body.
 func watch(r *http.Request) *Answering {
 	a := &Answering{body: watchedBody{ReadCloser: r.Body}, ctx: r.Context()}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -63,17 +66,19 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 }
 
 func (b *watchedBody) Close() error {
-	b.closed.Store(true)    // a read that begins from now on fails, and the client is not at fault
+	b.closed.Store(true)    // later reads fail, but the client is not at fault
 	if b.reads.Load() > 0 { // the handler has given up waiting for the client
 		b.failed.Store(true)
 	}
 	return b.ReadCloser.Close()
 }
 
-// Watch wraps a ResponseWriter for a [Watched]. answered returns the response's status and
-// whether the response has begun. The status is 200 if nothing was written, and 0 if the
-// connection was taken over. answers is the argument of the same name of [Framework]'s Watch.
-// The wrapper is a Flusher and a Pusher if w is one, and always a Hijacker. http.ResponseController finds the other methods of w.
+// Watch wraps a ResponseWriter for a [Watched]. answers is the argument of the method Watch of
+// [Framework]. The function answered returns the status of the response, and whether the response
+// has begun. The status is 200 if nothing was written, and 0 if the connection was taken over.
+//
+// The wrapper is an http.Flusher or an http.Pusher if w is, and it is always an http.Hijacker.
+// http.ResponseController finds the other methods of w.
 func Watch(w http.ResponseWriter, answers *Answering) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
 	rec := &watched{ResponseWriter: w, answers: answers}
 	_, flushes := w.(http.Flusher)
@@ -99,7 +104,7 @@ func Watch(w http.ResponseWriter, answers *Answering) (_ http.ResponseWriter, an
 type watched struct {
 	http.ResponseWriter
 	answers *Answering
-	status  int // 0: nothing has been written
+	status  int // 0 if nothing has been written
 	taken   bool
 }
 
@@ -110,10 +115,10 @@ func (w *watched) answered() (status int, begun bool) {
 	return cmp.Or(w.status, http.StatusOK), w.status != 0
 }
 
-// behind identifies this wrapper to ofServer.
+// behind lets ofServer recognize this wrapper.
 func (w *watched) behind() http.ResponseWriter { return w.ResponseWriter }
 
-// answer is called before the response gets its status.
+// answer calls Now, before the response gets its status.
 func (w *watched) answer() {
 	if w.status == 0 {
 		w.answers.Now()
@@ -128,7 +133,7 @@ func (w *watched) saw(status int) {
 
 func (w *watched) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)                          // it panics on a status that does not exist
-	if status >= 200 || status == http.StatusSwitchingProtocols { // else it is informational
+	if status >= 200 || status == http.StatusSwitchingProtocols { // other statuses below 200 are informational
 		w.answer()
 		w.saw(status)
 	}
@@ -146,7 +151,7 @@ func (w *watched) WriteString(s string) (int, error) {
 	return io.WriteString(w.ResponseWriter, s)
 }
 
-// ReadFrom lets the server send a file without copying it.
+// ReadFrom lets the server send a file without copying the data.
 func (w *watched) ReadFrom(r io.Reader) (n int64, err error) {
 	w.answer()
 	n = 1 // if r panics, some of it may have been sent
@@ -159,8 +164,7 @@ func (w *watched) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// FlushError and Hijack are for http.ResponseController, which finds other methods by
-// Unwrap.
+// FlushError and Hijack are for http.ResponseController. It finds other methods by Unwrap.
 func (w *watched) FlushError() error {
 	w.answer()
 	err := http.NewResponseController(w.ResponseWriter).Flush()
@@ -186,8 +190,8 @@ func (w *watched) CloseNotify() <-chan bool {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Discarding returns a ResponseWriter that sends nothing more: where w would write, it calls wrote and
-// returns its error.
+// Discarding returns a ResponseWriter that sends nothing. Instead of a write to w, it calls wrote
+// and returns the error of wrote.
 func Discarding(w http.ResponseWriter, wrote func() error) http.ResponseWriter {
 	return &discarding{w, wrote}
 }
@@ -201,14 +205,15 @@ func (d *discarding) WriteHeader(int)             { _ = d.wrote() }
 func (d *discarding) Write([]byte) (int, error)   { return 0, d.wrote() }
 func (d *discarding) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 
-// flushing is a watched with the method Flush, which handlers that stream look for.
+// flushing is a watched with the method Flush. Handlers that stream look for this method.
 type flushing struct{ *watched }
 
 func (f flushing) Flush() { _ = f.FlushError() }
 
-// ClearBody deletes the headers that describe another body than the problem. w is the writer of the
-// response below the framework's own. ClearBody keeps Content-Encoding if w is another middleware's
-// writer, which may compress the problem too.
+// ClearBody deletes headers that were set for another body than the problem, such as
+// Content-Length. w is the writer that the framework's own writer wraps. If w belongs to another
+// middleware, ClearBody keeps Content-Encoding, because that middleware may compress the problem
+// too.
 func ClearBody(w http.ResponseWriter) {
 	h := w.Header()
 	for _, name := range []string{"Content-Type", "Content-Length", "Etag", "Last-Modified", "Expires"} {
@@ -219,8 +224,8 @@ func ClearBody(w http.ResponseWriter) {
 	}
 }
 
-// ofServer reports whether w is the server's writer: the one that an http.ResponseController ends
-// at, and that takes its deadlines. Wrappers of this package do not count.
+// ofServer reports whether w is the server's own writer, or a wrapper of this package around it.
+// The server's writer has SetWriteDeadline and no Unwrap.
 func ofServer(w http.ResponseWriter) bool {
 	if wrapper, ok := w.(interface{ behind() http.ResponseWriter }); ok {
 		return ofServer(wrapper.behind())

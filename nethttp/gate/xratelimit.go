@@ -1,6 +1,6 @@
 package gate
 
-// The headers X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
+// This file writes and reads X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
 
 import (
 	"net/http"
@@ -8,14 +8,14 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// As http.Header keeps them; on the wire their case does not matter.
+// The keys of http.Header. On the wire their case does not matter.
 const (
 	headerLimit     = "X-Ratelimit-Limit"
 	headerRemaining = "X-Ratelimit-Remaining"
 	headerReset     = "X-Ratelimit-Reset"
 )
 
-// Seconds of the reset are since 1970 or from now.
+// The two ways to tell the reset: in seconds since 1970, or from now.
 const (
 	xSince1970 set = 1
 	xDelta     set = 2
@@ -31,7 +31,7 @@ func writeX(h http.Header, v *values, p *policy, t *told, since1970 bool) {
 	end := v.put(1, len(v.digits), uint64(max(0, t.Remaining)))
 	h[headerLimit], h[headerRemaining] = v.of[:1:1], v.of[1:2:2]
 	if t.Reason == core.ReasonNothing {
-		delete(h, headerReset) // there will never be more
+		delete(h, headerReset) // the limit never gets a quota
 		return
 	}
 	v.put(2, end, uint64(t.reset(since1970)))
@@ -39,7 +39,7 @@ func writeX(h http.Header, v *values, p *policy, t *told, since1970 bool) {
 }
 
 func readX(h http.Header) (s shown) {
-	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
+	const longAgo = 800_000_000 // in seconds since 1970 this is 1995, and a reset is later
 	var ok bool
 	if s.remaining, ok = number(h[headerRemaining]); !ok {
 		return s

@@ -3,20 +3,24 @@
 //	calls := core.Must(core.New(store, core.Funnel(1, core.Per(9, time.Second)))) // the server allows 10 a second
 //	client := &http.Client{Transport: roundtripper.New(nil, calls, "our-account"), Timeout: 10 * time.Second}
 //
-// A call waits for its turn. If a server answers 429 or 503 with Retry-After, later calls to it wait until
-// then, in every process that shares the store.
+// A call waits for its turn. If a server answers 429 or 503 with Retry-After, later calls to this
+// server wait until the time that Retry-After says, in every process that shares the store.
 //
 // # Which limit
 //
-// The limit counts a call when it leaves, the server when it arrives, and the network delays some calls more
-// than others. A SlidingWindow(9, time.Second) lets nine calls leave together. If they take a millisecond
-// longer than the next nine, the server counts eighteen in a second. A Funnel of capacity 1 spaces the calls.
-// Those above leave 111 ms apart, and one unit of the server's quota is unused: the server counts more than
-// ten in a second only if the delays of two calls differ by 111 ms.
+// The limit counts a call when the call leaves. The server counts it when it arrives. The network
+// delays some calls more than others. So the server can count more calls in a second than the limit
+// did:
+//
+//   - With a SlidingWindow(9, time.Second), nine calls may leave together. If they take a
+//     millisecond longer than the next nine calls, the server counts eighteen calls in one second.
+//   - A Funnel of capacity 1 spaces the calls. The calls of the example leave at least 111 ms
+//     apart. The server allows ten calls a second, and the limit nine. So the server counts more
+//     than ten calls in a second only if the delays of two calls differ by 111 ms or more.
 //
 // # Codes in the log
 //
-//	retry-after-lost  The store has not kept a server's Retry-After, and calls to the server go on.
+//	retry-after-lost  The store has not kept a server's Retry-After, so later calls do not wait for it.
 //	                  Logged at most once a minute.
 package roundtripper
 
@@ -37,25 +41,29 @@ import (
 	"github.com/tailcut/tailcut/core/notice"
 )
 
-// New returns a RoundTripper that waits for the call's turn, and then sends it with next; nil is
-// http.DefaultTransport. The limits count the calls of an account to a host: the limiter's user is account,
-// and its action is the host in lower case, with its port unless that is 80 of http or 443 of https. Other
-// spellings of a host, such as one with a dot at its end, are the same action. A name that is not in ASCII is
-// an error: write it as xn--. With [core.Limit.PerUser] the limits count the calls to all hosts.
+// New returns a RoundTripper that waits for a call's turn, and then sends the call with next. If
+// next is nil, http.DefaultTransport sends it.
 //
-// http.Client follows a redirect with a further call, which counts for the host that it goes to. So a server
-// can use up your quota at another one. If users say which servers are called, do not follow redirects:
-// set http.Client.CheckRedirect.
+// The limits count the calls of one account to one host. The limiter's user is account. Its action
+// is the host in lower case, with the port unless the port is 80 of http or 443 of https. Different
+// spellings of a host, such as one with a dot at its end, are one action. If a host's name is not
+// in ASCII, the call fails: write the name as xn--. With [core.Limit.PerUser] the limits count the
+// calls to all hosts together.
 //
-// A call whose turn does not come before its deadline fails at once, with an error that matches
-// [core.ErrRefused]. Set a deadline, which includes the wait: the call's context, or http.Client.Timeout.
-// Any other error is the context's, the store's or next's.
+// http.Client follows a redirect with a further call, which counts for the host that it goes to. So
+// one server can use up your quota at another server. If your users choose which servers are
+// called, do not follow redirects: set http.Client.CheckRedirect.
 //
-// If a response of status 429 or 503 has Retry-After, in seconds or as a date, no call of the account to the
-// host begins before then: New gives the limiter a [core.BanPolicy], unless it has one. A wait of more
-// than a day counts as a day. Calls that have begun are not held back. New does not repeat a refused call.
+// If a call's turn does not come before its deadline, the call fails at once, with an error that
+// matches [core.ErrRefused]. So set a deadline: that of the call's context, or http.Client.Timeout.
+// The deadline includes the wait. Any other error comes from the context, the store or next.
 //
-// New panics if calls is nil or account is empty.
+// If a response of status 429 or 503 has Retry-After, in seconds or as a date, the account begins
+// no call to the host before then. A wait of more than a day counts as a day. To keep the wait, New
+// gives the limiter a [core.BanPolicy], unless the limiter has one. Calls that have begun go on.
+// New does not repeat a refused call.
+//
+// New panics if calls is nil, if core.New did not make calls, or if account is empty.
 func New(next http.RoundTripper, calls *core.Limiter, account string) http.RoundTripper {
 	switch {
 	case calls == nil:
@@ -67,7 +75,7 @@ func New(next http.RoundTripper, calls *core.Limiter, account string) http.Round
 	case next == nil:
 		next = http.DefaultTransport
 	}
-	if banning, err := calls.With(core.BanPolicy{}); err == nil { // else it has a policy
+	if banning, err := calls.With(core.BanPolicy{}); err == nil { // otherwise the limiter has a policy already
 		calls = banning
 	}
 	return &transport{next: next, calls: calls, account: account}
@@ -78,7 +86,7 @@ type transport struct {
 	calls   *core.Limiter
 	account string
 
-	lost notice.Rarely // a ban that has failed
+	lost notice.Rarely // logs that a ban has failed
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -119,8 +127,9 @@ func hostOf(u *url.URL) (string, error) {
 	return net.JoinHostPort(name, port), nil
 }
 
-// ban bans the account from calls to the host, unless it is banned for longer already. Wait sits a ban out. Of two
-// calls at the same instant the shorter time may count: the next call is then told again.
+// ban bans the account from calls to the host, unless a ban of at least the same length is in
+// force. Wait waits until a ban has ended. If two calls ban at the same instant, the shorter ban
+// may stay. The next call then gets a Retry-After again.
 func (t *transport) ban(ctx context.Context, host string, pause time.Duration) error {
 	s, err := t.calls.Status(ctx, t.account, host)
 	if err != nil || s.Ban.RetryAfter >= pause {
@@ -129,10 +138,10 @@ func (t *transport) ban(ctx context.Context, host string, pause time.Duration) e
 	return t.calls.Ban(ctx, t.account, host, pause)
 }
 
-// longest is the longest wait that is heeded.
+// longest is the longest time that a Retry-After counts for.
 const longest = 24 * time.Hour
 
-// retryAfter is how long the server wants no further call.
+// retryAfter returns how long the server wants no further call.
 func retryAfter(resp *http.Response) time.Duration {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return 0 // it is about one resource of the server
