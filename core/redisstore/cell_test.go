@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -290,6 +292,7 @@ func TestCellStoreIsNotThere(t *testing.T) {
 
 // Replies that are not the module's are no verdict, nor is the command sent twice.
 func TestCellStoreCorruptReplies(t *testing.T) {
+	t.Parallel()
 	m := startModule(t)
 	proxy := redistest.StartProxy(t, m.Addr())
 	l := core.Throttle(4, core.Every(time.Hour))

@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -15,6 +17,7 @@ import (
 // one full period from his first attempt after that, whether he comes back when he is
 // told or hammers. ElasticWindow and CountRefused are to keep out who hammers.
 func TestClockSteps(t *testing.T) {
+	t.Parallel()
 	server, clock := redistest.StartAt(t, epoch)
 	store, advance := follow(reliable(t, server.Addr), clock.Now, clock.Advance)
 	every := core.Every(2 * time.Minute)

@@ -43,6 +43,7 @@ func everyKind(t *testing.T, store *redisstore.Store, user string) {
 
 // All of it by the documented user.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	words := documentedUser(t, "Cluster:")
 	var addrs []string
@@ -148,7 +149,6 @@ func TestCluster(t *testing.T) {
 	t.Run("slots move under load", func(t *testing.T) { slotsMove(t, servers, open(), home) })
 	t.Run("a charge is given back while its slot moves", func(t *testing.T) { givenBackWhileSlotsMove(t, servers, store, home) })
 	t.Run("a master that is down concerns its users only", func(t *testing.T) {
-		logged(t)
 		eachForItself(t, redisstore.New(open(), &redisstore.Options{Timeout: patient / 4}), servers[0], servers[2], words)
 	})
 	t.Run("a master dies under load", func(t *testing.T) { masterDies(t, servers, open(), home) })
@@ -224,6 +224,7 @@ func masterDies(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterCli
 
 // A Ring shares keys out by itself; all of a user's go to one server.
 func TestRing(t *testing.T) {
+	t.Parallel()
 	one, two := redistest.Start(t), redistest.Start(t)
 	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": one.Addr, "two": two.Addr}})
 	t.Cleanup(func() { _ = rdb.Close() })

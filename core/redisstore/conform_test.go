@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -12,10 +14,9 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
-
 // A real Redis is asked all that miniredis is not.
 func TestMiniredisConforms(t *testing.T) {
+	t.Parallel()
 	storetest.Rules(t, func(t testing.TB) storetest.Fixture {
 		w := miniWorld(t, 3)
 		return storetest.Fixture{Store: w.store, Advance: w.advance, Now: func() time.Time { return time.UnixMicro(w.now).UTC() }}
@@ -25,8 +26,10 @@ func TestMiniredisConforms(t *testing.T) {
 // One server serves the whole suite, each subtest in a key space of its own, by functions and the newer protocol.
 // By scripts and the older one it serves random histories: TestGoAndLuaDecideAlike runs the same scripts.
 func TestRealRedisConforms(t *testing.T) {
+	t.Parallel()
 	for name, scripts := range map[string]bool{"functions, RESP3": false, "scripts, RESP2": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server, clock := redistest.StartAt(t, epoch)
 			login, suite := &redis.Options{Addr: server.Addr}, storetest.Run
 			if scripts {
@@ -48,6 +51,7 @@ func TestRealRedisConforms(t *testing.T) {
 
 // Nothing depends on how a network cuts replies, or on when they come.
 func TestSlowNetworksConform(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(*redistest.Proxy){
 		"replies come byte by byte": func(p *redistest.Proxy) { p.Split(time.Microsecond) },
 		"replies come late": func(p *redistest.Proxy) {

@@ -164,7 +164,6 @@ func TestDialersError(t *testing.T) {
 		"panics": {func() (net.Conn, error) { panic("a bug in a dialer") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			logged(t)
 			rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return tt.dial() }})
 			defer rdb.Close()
 			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: time.Second}), kinds[0]))

@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -118,6 +120,7 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 // What is no state is ErrState: no verdict, nothing written, and once it is deleted
 // the limit works.
 func TestForeignValues(t *testing.T) {
+	t.Parallel()
 	worlds(t, func(t *testing.T, w *world) {
 		good := core.FixedWindow(100, time.Hour).Named("good")
 		for _, l := range kinds {
@@ -200,6 +203,7 @@ func TestForeignValuesInABan(t *testing.T) {
 // whatever they hold, no error of another kind, which would look like an outage, and no
 // number out of bounds.
 func TestCorruptStates(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	store := reliable(t, server.Addr)

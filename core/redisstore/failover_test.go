@@ -162,6 +162,7 @@ func TestRedirection(t *testing.T) {
 
 // A Cluster's client repeats a command that a replica has refused. Nothing was written.
 func TestAReplicaChargesNothing(t *testing.T) {
+	t.Parallel()
 	server, proxy := proxied(t)
 	rdb := clients[3].open(proxy.Addr)
 	defer rdb.Close()

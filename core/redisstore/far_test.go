@@ -34,9 +34,6 @@ func TestStoreFarAway(t *testing.T) {
 	}
 	for _, c := range cells {
 		t.Run(fmt.Sprintf("%d ms, %d callers, PoolSize %d", c.roundTrip, c.callers, c.poolSize), func(t *testing.T) {
-			if !all {
-				t.Parallel()
-			}
 			server := redistest.Start(t)
 			direct := reliable(t, server.Addr)
 			limit := core.FixedWindow(1e9, time.Hour)

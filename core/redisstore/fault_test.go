@@ -220,6 +220,7 @@ func TestFaults(t *testing.T) {
 
 // What is evicted is forgiven, and no more than that.
 func TestEvictionForgives(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	l := startLoad(t, 6, targets(reliable(t, server.Addr), user, 4, 20)...)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -25,6 +27,7 @@ const foreign = "foreign" // a user whose keys hold something else
 // renewals, whatever the clocks do, in batches of any shape. The readings of all limits are the same, and so are the
 // expiries of the states. An error concerns its own charge only.
 func TestGoAndLuaDecideAlike(t *testing.T) {
+	t.Parallel()
 	t.Run("as they are", func(t *testing.T) { goAndLua(t, newLuaServer(t)) })
 	t.Run("few instants are a long ring", func(t *testing.T) {
 		goAndLua(t, newLuaServer(t, "maxList = 32", "maxList = 9", "inPlace = 500000", "inPlace = 25", "piece = 8192", "piece = 3"))
@@ -160,6 +163,7 @@ func said(l *core.Limit, c core.Charge, v machine.Reading, d core.Decision) mach
 // Processes have different time zone data, and so different boundaries. The script decides what the machine does,
 // whoever asks.
 func TestCalendarWindowsInGoAndLuaDecideAlike(t *testing.T) {
+	t.Parallel()
 	server, state := newLuaServer(t), machine.State{}
 	zones := []*time.Location{time.UTC, time.FixedZone("", 3600), time.FixedZone("", -7*3600)}
 	seed := rand.Uint64()

@@ -115,3 +115,11 @@ func (w *duo) exhaust(l *core.Limiter) core.Decision {
 }
 
 var hammered = core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{4 * time.Second, 20 * time.Second}}
+
+// spent is a limiter of two a minute, of which nothing is left.
+func spent(w *duo, s core.Store) *core.Limiter {
+	w.Helper()
+	l := w.limiter(s, []core.Limit{core.FixedWindow(2, time.Minute)})
+	w.exhaust(l)
+	return l
+}

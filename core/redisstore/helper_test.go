@@ -3,7 +3,9 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -82,6 +84,8 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // it says every failed dial on stderr
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	_ = flag.Set("test.parallel", "6") // most tests wait for servers; the command line may say another number
 	if addr := os.Getenv(fleetEnv); addr != "" {
 		os.Exit(fleetProcess(addr))
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+
 // A world is a server with its clock in the test's hands.
 type world struct {
 	name   string

@@ -171,6 +171,7 @@ func slotsProcess(addr string) int {
 // Of two processes on one Redis, one is killed. Never are more slots taken than there are, and the
 // slots of the dead process are free when their leases end.
 func TestSlotsOfAKilledProcess(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	lim := core.Must(core.New(reliable(t, server.Addr), fewSlots))
 	var mu sync.Mutex

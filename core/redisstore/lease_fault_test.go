@@ -148,8 +148,8 @@ func (r *randomly) one(of int) bool { return r.below(of) == 0 }
 // Redis hangs up and comes back all the time under a leased limit with a fallback. In no period does
 // Redis, with what the process has leased, pass more than the limit, nor does the fallback.
 func TestLeaseUnderAFallbackThatFlaps(t *testing.T) {
+	t.Parallel()
 	const quota, period = 100, time.Second
-	logged(t)
 	_, proxy := proxied(t)
 	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true})
 	store := redisstore.New(rdb, nil)

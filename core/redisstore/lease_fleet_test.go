@@ -20,6 +20,7 @@ import (
 // one across the last start at most twice as many. TAILCUT_LONG=1 lasts a minute, the times of day of
 // the processes are apart and step, and while Redis is up nearly all of the limit is used, by few commands.
 func TestLeaseFleet(t *testing.T) {
+	t.Parallel()
 	redistest.Need(t, false)
 	tests := []struct {
 		name    string
@@ -33,7 +34,10 @@ func TestLeaseFleet(t *testing.T) {
 		{"funnel", core.Funnel(leaseMax, core.Per(leaseMax, leasePeriod)), leasePeriod / 20, aboveRate},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { leaseFleet(t, test.limit.Leased(test.lease), test.lease, test.crowded) })
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			leaseFleet(t, test.limit.Leased(test.lease), test.lease, test.crowded)
+		})
 	}
 }
 

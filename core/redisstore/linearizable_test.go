@@ -14,6 +14,7 @@ import (
 // Combined or not, and whatever becomes of the replies, every call happens at one
 // instant, or is an error and happens once or never.
 func TestLinearizableWithFaults(t *testing.T) {
+	t.Parallel()
 	server, proxy := proxied(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

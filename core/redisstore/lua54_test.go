@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -16,6 +18,7 @@ import (
 
 // Servers with another Lua than 5.1 decide the same: Dragonfly has 5.4, whose division makes floats.
 func TestLua54Conforms(t *testing.T) {
+	t.Parallel()
 	server, clock := redistest.StartAt(t, epoch)
 	proxy := redistest.StartProxy(t, server.Addr)
 	redistest.RunLua54(t, proxy, nil)

@@ -183,7 +183,7 @@ func TestFailuresToConnectAreFew(t *testing.T) {
 	poolSizes := []int{4, 10}
 	outages, _ := strconv.Atoi(os.Getenv("TAILCUT_OUTAGES"))
 	if outages == 0 { // a failure after each of them would be too many
-		outages, poolSizes = 8, poolSizes[:1]
+		outages, poolSizes = 5, poolSizes[:1]
 	}
 	logged(t)
 	for _, poolSize := range poolSizes {

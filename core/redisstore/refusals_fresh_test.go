@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -13,6 +15,7 @@ import (
 // Whatever is done in between, the answers are those of a store that is asked every
 // time.
 func TestCachedRefusalsEqualFreshOnes(t *testing.T) {
+	t.Parallel()
 	seeds := uint64(3)
 	if testing.Short() {
 		seeds = 1
@@ -131,14 +134,6 @@ func hammer(w *duo, r *rand.Rand) {
 		w.Errorf("%d of %d were answered from here", cached, total/2)
 	}
 	w.Logf("%d of %d were answered from here", cached, total/2)
-}
-
-// spent is a limiter of two a minute, of which nothing is left.
-func spent(w *duo, s core.Store) *core.Limiter {
-	w.Helper()
-	l := w.limiter(s, []core.Limit{core.FixedWindow(2, time.Minute)})
-	w.exhaust(l)
-	return l
 }
 
 func TestWithoutARefusalCacheRedisDecidesEveryAttempt(t *testing.T) {

@@ -20,10 +20,11 @@ import (
 // A service behind its proxy decides as a Redis does, alone and under load, and each charge is taken once and in one
 // place: that is counted on the servers themselves.
 func TestServices(t *testing.T) {
+	t.Parallel()
 	for _, service := range redistest.Services {
 		for _, connected := range []bool{true, false} {
 			t.Run(fmt.Sprint(service.Name, ", connected ", connected), func(t *testing.T) {
-				logged(t)
+				t.Parallel()
 				proxy, servers := service.Start(t)
 				s := &served{T: t, quota: 20}
 				for _, server := range servers {
@@ -169,7 +170,6 @@ func (s *served) under() {
 func TestServiceBeginsToRefuseKeysTogether(t *testing.T) {
 	for _, words := range []string{"CROSSSLOT Keys in request don't hash to the same slot", "ERR not today", "computer says no"} {
 		t.Run(words, func(t *testing.T) {
-			logged(t)
 			proxy, servers := redistest.Service{}.Start(t)
 			rdb := connect(t, &redis.Options{Addr: proxy.Addr})
 			s := &served{T: t, store: ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient})).AlwaysAsk(), servers: []*redisstore.Store{reliable(t, servers[0].Addr)}}
@@ -215,6 +215,7 @@ func TestBatchThatMayBeChargedIsNotRepeated(t *testing.T) {
 
 // Of two servers behind one address one has the library. It is looked for at most once a second.
 func TestLibraryOnOneOfTwoServers(t *testing.T) {
+	t.Parallel()
 	proxy, servers := redistest.Service{Servers: 2}.Start(t)
 	store := ready(t, redisstore.New(connect(t, &redis.Options{Addr: proxy.Addr}), &redisstore.Options{Timeout: patient})).AlwaysAsk()
 	servers[1].Do("FUNCTION", "FLUSH")

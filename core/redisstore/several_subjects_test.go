@@ -136,6 +136,7 @@ func TestSeveralSubjectsAndAForeignValue(t *testing.T) {
 // On a Cluster of three masters, users of other slots than their organization's are decided in turn; with a
 // tag in one step.
 func TestSeveralSubjectsOnACluster(t *testing.T) {
+	t.Parallel()
 	servers := redistest.StartCluster(t)
 	var addrs []string
 	for _, s := range servers {
@@ -218,6 +219,7 @@ func TestSeveralSubjectsOnACluster(t *testing.T) {
 // Replies to decisions about several subjects are lost, and connections end after Redis has run the
 // command. All subjects of a decision are charged or none, none twice, and none above its limit.
 func TestLostRepliesOfAll(t *testing.T) {
+	t.Parallel()
 	const users, callers, each = 8, 16, 40
 	server, proxy := proxied(t)
 	for _, c := range []struct {
@@ -227,7 +229,6 @@ func TestLostRepliesOfAll(t *testing.T) {
 	}{{"limits that are used up", 40, 200, false}, {"room for all", 1000, 1000, false}, {"Fallback", 40, 200, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			perUser, perOrg := core.SlidingWindow(c.quota, time.Hour), core.FixedWindow(c.orgQuota, time.Hour)
-			logged(t)
 			rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true})
 			prefix := strings.ReplaceAll(c.name, " ", "-")
 			store := redisstore.New(rdb, &redisstore.Options{Timeout: 20 * time.Millisecond, Prefix: prefix})
@@ -312,7 +313,6 @@ func (m *midway) process(cmd redis.Cmder, next func() error) error {
 // A master dies, or its reply is lost, between the two charges of a decision about subjects in two
 // slots. The decision is then an error, and the first charge is given back if its master lives.
 func masterDiesMidway(t *testing.T, servers []*redistest.Server) {
-	logged(t)
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers[0].Addr, servers[1].Addr, servers[2].Addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	m := new(midway)

@@ -22,7 +22,6 @@ import (
 // What one shard of a Ring does concerns its users only.
 func TestOneShardFails(t *testing.T) {
 	noLeak(t)
-	logged(t)
 	servers := map[string]*redistest.Server{}
 	addrs := map[string]string{}
 	for _, name := range []string{"one", "two"} {
@@ -79,7 +78,6 @@ func eachForItself(t *testing.T, store *redisstore.Store, up, dead *redistest.Se
 // A slot that is moved, or has no master, concerns its users only.
 func TestAnErrorOfClusterSlotsIsNotAnOutage(t *testing.T) {
 	for _, text := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "CLUSTERDOWN Hash slot not served"} {
-		logged(t)
 		_, proxy := proxied(t)
 		rdb := clients[3].open(proxy.Addr)
 		t.Cleanup(func() { _ = rdb.Close() })
@@ -195,6 +193,7 @@ func TestRingsShardsAnswerEachForItself(t *testing.T) {
 
 // Charges of several users cannot go together to a node of a cluster.
 func TestClusterNodeBehindAPlainClient(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "cluster-enabled yes", "cluster-config-file nodes.conf")
 	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	within(t, "the cluster is up", func() bool { return server.Do("SET", "a", "b") == "+OK" })

@@ -1,3 +1,5 @@
+//go:build !race
+
 package storetest
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// zoneNames are the names in Go's copy of the time zone database.
+// zoneNames are the names in Go's copy of the time zone database, one of each zone that has several.
 func zoneNames(t *testing.T) (names []string) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -25,8 +27,10 @@ func zoneNames(t *testing.T) (names []string) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	known := map[uint32]bool{}
 	for _, f := range r.File {
-		if !strings.HasSuffix(f.Name, "/") && f.Name != "Factory" {
+		if !strings.HasSuffix(f.Name, "/") && f.Name != "Factory" && !known[f.CRC32] {
+			known[f.CRC32] = true
 			names = append(names, f.Name)
 		}
 	}
@@ -37,7 +41,7 @@ func zoneNames(t *testing.T) (names []string) {
 // mostly near a change of the clock, where they are hard.
 func TestThePeriodsOfAllZones(t *testing.T) {
 	names := zoneNames(t)
-	if len(names) < 500 {
+	if len(names) < 300 {
 		t.Fatalf("%d zones", len(names))
 	}
 	seed := rand.Uint64()
