@@ -3,7 +3,6 @@
 package redisstore_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -67,11 +66,7 @@ func TestSlowNetworksConform(t *testing.T) {
 			proxy := redistest.StartProxy(t, server.Addr)
 			spoil(proxy)
 			rdb := connect(t, &redis.Options{Addr: proxy.Addr})
-			suite := storetest.Run
-			if os.Getenv(longEnv) == "" { // all of it takes minutes
-				suite = storetest.Trace
-			}
-			suite(t, func(t testing.TB) storetest.Fixture {
+			storetest.Trace(t, func(t testing.TB) storetest.Fixture {
 				server.Do("FLUSHALL")
 				proxy.Commands() // it keeps them
 				store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Now, clock.Advance)

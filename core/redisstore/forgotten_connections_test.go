@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -19,62 +18,44 @@ import (
 
 // A NAT or a load balancer forgets the open connections, in silence, and new ones work. Redis decides again
 // within half a second. Those to sentinels are not forgotten: the client asks them before it connects, on
-// connections of its own. Package batch has the same test of a single server, in which no time is spent;
-// with TAILCUT_LONG it is here too.
+// connections of its own. Package batch has the same test of a single server, in which no time is spent.
 func TestConnectionsThatTheNetworkForgets(t *testing.T) {
-	redistest.Need(t, false)
 	type dialer = func(context.Context, string, string) (net.Conn, error)
-	for name, open := range map[string]func(dial dialer, poolSize int) (rdb redis.UniversalClient, addrs []string){
-		"single": func(dial dialer, poolSize int) (redis.UniversalClient, []string) {
-			server := redistest.Start(t)
-			return redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: dial, PoolSize: poolSize, ContextTimeoutEnabled: true}), []string{server.Addr}
-		},
-		"Sentinel": func(dial dialer, poolSize int) (redis.UniversalClient, []string) {
+	for name, open := range map[string]func(dialer) (rdb redis.UniversalClient, addrs []string){
+		"Sentinel": func(dial dialer) (redis.UniversalClient, []string) {
 			master, replica, sentinels := redistest.StartSentinels(t, "limits")
 			var asked []string
 			for _, s := range sentinels {
 				asked = append(asked, s.Addr)
 			}
 			return redis.NewFailoverClient(&redis.FailoverOptions{
-				MasterName: "limits", SentinelAddrs: asked, Dialer: dial, PoolSize: poolSize, ContextTimeoutEnabled: true,
+				MasterName: "limits", SentinelAddrs: asked, Dialer: dial, PoolSize: 50, ContextTimeoutEnabled: true,
 			}), []string{master.Addr, replica.Addr}
 		},
-		"Cluster": func(dial dialer, poolSize int) (redis.UniversalClient, []string) {
+		"Cluster": func(dial dialer) (redis.UniversalClient, []string) {
 			var addrs []string
 			for _, s := range redistest.StartCluster(t) {
 				addrs = append(addrs, s.Addr)
 			}
 			return redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs: addrs, Dialer: dial, PoolSize: poolSize, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond,
+				Addrs: addrs, Dialer: dial, PoolSize: 50, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond,
 			}), addrs
 		},
 	} {
-		long := os.Getenv(longEnv) != ""
-		if name == "single" && !long {
-			continue
-		}
-		roundTrips, poolSizes := []time.Duration{10 * time.Millisecond}, []int{50}
-		if long { // a busy machine answers too late from far away, without any fault
-			roundTrips, poolSizes = []time.Duration{time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 40 * time.Millisecond}, []int{4, 50}
-		}
-		for _, roundTrip := range roundTrips {
-			for _, poolSize := range poolSizes {
-				t.Run(fmt.Sprintf("%s, %s, PoolSize %d", name, roundTrip, poolSize), func(t *testing.T) {
-					networks := map[string]*redistest.Network{}
-					rdb, addrs := open(func(ctx context.Context, network, addr string) (net.Conn, error) {
-						if n := networks[addr]; n != nil {
-							addr = n.Addr
-						}
-						return new(net.Dialer).DialContext(ctx, network, addr)
-					}, poolSize)
-					defer rdb.Close()
-					for _, addr := range addrs {
-						networks[addr] = redistest.StartNetwork(t, addr, roundTrip)
-					}
-					decidesAgain(t, rdb, networks)
-				})
+		t.Run(name, func(t *testing.T) {
+			networks := map[string]*redistest.Network{}
+			rdb, addrs := open(func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if n := networks[addr]; n != nil {
+					addr = n.Addr
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			})
+			defer rdb.Close()
+			for _, addr := range addrs {
+				networks[addr] = redistest.StartNetwork(t, addr, 10*time.Millisecond)
 			}
-		}
+			decidesAgain(t, rdb, networks)
+		})
 	}
 }
 

@@ -2,19 +2,14 @@ package redisstore_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,12 +28,6 @@ const leaseFleetEnv = "TAILCUT_LEASE_FLEET"
 // leaseLimitEnv is the text of its limit.
 const leaseLimitEnv = "TAILCUT_LEASE_LIMIT"
 
-// longEnv has the fleet run for a minute, with the clocks of its processes apart.
-const longEnv = "TAILCUT_LONG"
-
-// apartEnv says by how many seconds the time of day of a process is wrong, see buildApart.
-const apartEnv = "TAILCUT_APART"
-
 const (
 	leaseMax        = 10_000
 	leasePeriod     = time.Second
@@ -50,9 +39,8 @@ const (
 //go:linkname nanotime runtime.nanotime
 func nanotime() int64
 
-// A leaseAction is an action that passed: when its call began and ended by nanotime, the time of day
-// at its end, 1 if a lease decided, and how many actions the process has asked for.
-type leaseAction struct{ Start, End, Day, Lease, Asked int64 }
+// A leaseAction is an action that passed: when its call began and ended by nanotime, 1 if a lease decided, and how many actions the process has asked for.
+type leaseAction struct{ Start, End, Lease, Asked int64 }
 
 // leaseProcess asks for one key until its input ends, and writes the actions that passed.
 func leaseProcess(addr string) int {
@@ -85,7 +73,7 @@ func leaseProcess(addr string) int {
 		for ctx.Err() == nil {
 			a := leaseAction{Start: nanotime(), Asked: asked.Add(1)}
 			d, err := lim.Allow(context.Background(), "everybody", "call")
-			a.End, a.Day = nanotime(), time.Now().UnixNano()
+			a.End = nanotime()
 			if err == nil && d.Allowed {
 				if d.Source == core.SourceLease {
 					a.Lease = 1
@@ -109,10 +97,10 @@ type leaseMember struct {
 	actions []leaseAction
 }
 
-func startLeaseMember(t *testing.T, limit core.Limit, program, addr string, apart time.Duration) *leaseMember {
+func startLeaseMember(t *testing.T, limit core.Limit, addr string) *leaseMember {
 	t.Helper()
-	m := &leaseMember{cmd: exec.Command(program, "-test.run=^$")}
-	m.cmd.Env = append(os.Environ(), leaseFleetEnv+"="+addr, leaseLimitEnv+"="+limit.String(), fmt.Sprintf("%s=%.0f", apartEnv, apart.Seconds()))
+	m := &leaseMember{cmd: exec.Command(os.Args[0], "-test.run=^$")}
+	m.cmd.Env = append(os.Environ(), leaseFleetEnv+"="+addr, leaseLimitEnv+"="+limit.String())
 	m.cmd.Stderr = os.Stderr
 	in, err := m.cmd.StdinPipe()
 	if err != nil {
@@ -141,56 +129,6 @@ func startLeaseMember(t *testing.T, limit core.Limit, program, addr string, apar
 	})
 	t.Cleanup(func() { m.end(); _ = m.cmd.Process.Kill() })
 	return m
-}
-
-// buildApart builds this test with a clock whose time of day is wrong by apartEnv, and by twice as much
-// in every other five seconds: it steps. libfaketime cannot do that, since a Go program reads
-// the clock without the C library.
-func buildApart(t *testing.T) (program string) {
-	t.Helper()
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkg := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
-	source, err := os.ReadFile(filepath.Join(pkg, "time.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const read = "sec, nsec, mono := runtimeNow()\n"
-	if bytes.Count(source, []byte(read)) != 1 {
-		t.Fatal("package time reads the clock in another way")
-	}
-	dir := t.TempDir()
-	write := func(name string, text []byte) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(pkg, "time.go"): write("time.go", bytes.Replace(source, []byte(read), []byte(read+"sec += apart * (1 + mono/5e9%2)\n"), 1)),
-		filepath.Join(pkg, "apart.go"): write("apart.go", []byte(`package time
-
-import "syscall"
-
-var apart = func() int64 {
-	s, _ := syscall.Getenv("`+apartEnv+`")
-	n, _ := atoi(s)
-	return int64(n)
-}()
-`)),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	program = filepath.Join(dir, "apart.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", write("overlay.json", overlay), "-o", program, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
 }
 
 // end ends a process, and waits until all that it has passed is read.

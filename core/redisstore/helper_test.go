@@ -89,9 +89,6 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(fleetEnv); addr != "" {
 		os.Exit(fleetProcess(addr))
 	}
-	if addr := os.Getenv(slotsEnv); addr != "" {
-		os.Exit(slotsProcess(addr))
-	}
 	if addr := os.Getenv(leaseFleetEnv); addr != "" {
 		os.Exit(leaseProcess(addr))
 	}

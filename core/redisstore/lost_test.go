@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -163,11 +162,7 @@ func TestALostAnswerWithinAnotherAction(t *testing.T) {
 // If answers are lost now and then, users of two slots who do two actions at a time are seldom refused, and those
 // who try four never do more than two.
 func TestLostSlotsUnderLoad(t *testing.T) {
-	const users, slots = 8, 2
-	length := 4 * time.Second
-	if os.Getenv(longEnv) != "" {
-		length = time.Minute
-	}
+	const users, slots, length = 8, 2, 4 * time.Second
 	for _, tc := range []struct {
 		oneIn   int
 		hangUp  bool

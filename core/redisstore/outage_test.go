@@ -8,9 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,54 +175,46 @@ func TestLostRepliesAreAShortOutage(t *testing.T) {
 // The client's failures to connect add up over its life, and after PoolSize of them it tries only
 // once a second. The store's own probes keep them few: one in most outages. There may be more in an outage: senders
 // that open connections when the server ends fail together, and a busy machine has more of them. So the median
-// counts. TAILCUT_OUTAGES says how many outages.
+// counts.
 func TestFailuresToConnectAreFew(t *testing.T) {
 	server := redistest.Start(t)
-	poolSizes := []int{4, 10}
-	outages, _ := strconv.Atoi(os.Getenv("TAILCUT_OUTAGES"))
-	if outages == 0 { // a failure after each of them would be too many
-		outages, poolSizes = 5, poolSizes[:1]
-	}
-	logged(t)
-	for _, poolSize := range poolSizes {
-		const dialTimeout, retries = time.Hour, 5
-		var attempts atomic.Int64 // of the client
-		rdb := connect(t, &redis.Options{
-			Addr: server.Addr, PoolSize: poolSize, DialTimeout: dialTimeout, DialerRetries: retries,
-			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-				if end, ends := ctx.Deadline(); err != nil && ends && time.Until(end) > dialTimeout/2 {
-					attempts.Add(1)
-				}
-				return conn, err
-			},
-		})
-		store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
-		l := startLoad(t, 60, &target{who: user, limit: plenty, lim: core.Must(core.New(store, plenty))})
-		var took []time.Duration
-		var failures []int64 // in each outage
-		late := 0
-		for range outages {
-			within(t, "Redis decides", func() bool { return l.well(100) })
-			before := attempts.Load()
-			server.Kill()
-			time.Sleep(600*time.Millisecond + rand.N(400*time.Millisecond))
-			server.Run()
-			back := time.Now()
-			l.restart()
-			within(t, "Redis decides again", func() bool { return l.well(1) })
-			if took = append(took, time.Since(back)); time.Since(back) > 500*time.Millisecond {
-				late++
+	const outages, poolSize, dialTimeout, retries = 5, 4, time.Hour, 5
+	var attempts atomic.Int64 // of the client
+	rdb := connect(t, &redis.Options{
+		Addr: server.Addr, PoolSize: poolSize, DialTimeout: dialTimeout, DialerRetries: retries,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			if end, ends := ctx.Deadline(); err != nil && ends && time.Until(end) > dialTimeout/2 {
+				attempts.Add(1)
 			}
-			failures = append(failures, (attempts.Load()-before)/retries)
+			return conn, err
+		},
+	})
+	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
+	l := startLoad(t, 60, &target{who: user, limit: plenty, lim: core.Must(core.New(store, plenty))})
+	var took []time.Duration
+	var failures []int64 // in each outage
+	late := 0
+	for range outages {
+		within(t, "Redis decides", func() bool { return l.well(100) })
+		before := attempts.Load()
+		server.Kill()
+		time.Sleep(600*time.Millisecond + rand.N(400*time.Millisecond))
+		server.Run()
+		back := time.Now()
+		l.restart()
+		within(t, "Redis decides again", func() bool { return l.well(1) })
+		if took = append(took, time.Since(back)); time.Since(back) > 500*time.Millisecond {
+			late++
 		}
-		l.halt()
-		slices.Sort(took)
-		slices.Sort(failures)
-		t.Logf("PoolSize %d: Redis decides again after %s, at most %s, %d of %d times after half a second; the client's failures in each outage: %d", poolSize, took[len(took)/2], took[len(took)-1], late, outages, failures)
-		if n := failures[len(failures)/2]; n > 2 {
-			t.Errorf("in most outages the client failed to connect %d times", n)
-		}
+		failures = append(failures, (attempts.Load()-before)/retries)
+	}
+	l.halt()
+	slices.Sort(took)
+	slices.Sort(failures)
+	t.Logf("Redis decides again after %s, at most %s, %d of %d times after half a second; the client's failures in each outage: %d", took[len(took)/2], took[len(took)-1], late, outages, failures)
+	if n := failures[len(failures)/2]; n > 2 {
+		t.Errorf("in most outages the client failed to connect %d times", n)
 	}
 }
 
