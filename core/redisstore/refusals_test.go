@@ -335,8 +335,8 @@ func TestAfterAPanicRefusalsAreKept(t *testing.T) {
 func TestTheCacheRefusesNobodyWhoWouldPass(t *testing.T) {
 	store := reliable(t, redistest.Start(t).Addr)
 	for _, l := range []core.Limit{
-		core.SlidingWindow(2, 13*time.Millisecond), core.MovingWindow(2, 13*time.Millisecond), core.FixedWindow(2, 13*time.Millisecond),
-		core.TokenBucket(2, core.Every(7*time.Millisecond)), core.Funnel(2, core.Every(7*time.Millisecond)), core.Funnel(1, core.Every(2*time.Millisecond)).Named("quick"),
+		core.SlidingWindow(2, 65*time.Millisecond), core.MovingWindow(2, 65*time.Millisecond), core.FixedWindow(2, 65*time.Millisecond),
+		core.TokenBucket(2, core.Every(35*time.Millisecond)), core.Funnel(2, core.Every(35*time.Millisecond)), core.Funnel(1, core.Every(10*time.Millisecond)).Named("quick"),
 	} {
 		t.Run(fmt.Sprint(l), func(t *testing.T) {
 			t.Parallel()

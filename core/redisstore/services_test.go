@@ -31,7 +31,7 @@ func TestServices(t *testing.T) {
 					s.servers = append(s.servers, reliable(t, server.Addr).AlwaysAsk())
 				}
 				rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true})
-				s.store = redisstore.New(rdb, &redisstore.Options{Timeout: patient / 10}).AlwaysAsk()
+				s.store = redisstore.New(rdb, &redisstore.Options{Timeout: patient}).AlwaysAsk()
 				if service.HangsUp {
 					if err := s.store.Connect(t.Context()); err == nil {
 						t.Error("the client opens a connection with HELLO")

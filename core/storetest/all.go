@@ -166,43 +166,6 @@ var allRules = []promise{
 		s.all(subject(1, never), user.For("alice", "post"), org.For("org", "post").Cost(6))
 		s.peekAll(stop(1, 0, time.Hour, time.Hour), user.For("alice", "post"))
 	}},
-
-	{"a refusal counts towards the ban of its subject only", func(s *script) {
-		if !s.f.joins("alice", "org") {
-			s.Skip(notHere + "it decides about one subject after the other")
-		}
-		policy := []core.Option{core.BanPolicy{Refusals: 2, Within: time.Hour, Bans: []time.Duration{time.Hour}, ForgetAfter: time.Hour}}
-		user, org := s.limiter(policy, core.FixedWindow(9, time.Hour)), s.limiter(policy, core.FixedWindow(1, time.Hour))
-		a, o := user.For("alice", "post"), org.For("org", "post")
-		s.all(subject(1, pass(1, 0, time.Hour)), a, o)
-		s.all(subject(1, stop(1, 0, time.Hour, time.Hour)), a, o)
-		s.all(subject(1, level(1, because(core.ReasonBanned, stop(1, 0, time.Hour, time.Hour)))), a, o)
-		s.all(pass(9, 7, time.Hour), a)
-	}},
-
-	{"a refund gives back the charges of all subjects, once", func(s *script) {
-		s.f.refunds(s)
-		user, org := s.limiter([]core.Option{core.Refundable{}}, core.MovingWindow(3, time.Hour)), s.limiter(nil, core.MovingWindow(5, time.Hour))
-		a, o := user.For("alice", "post"), org.For("org", "post")
-		s.all(pass(3, 2, time.Hour), a, o)
-		d := s.all(pass(3, 0, time.Hour), a.Cost(2), o.Cost(3))
-		for range 2 {
-			if err := org.Refund(s.Context(), d); err != nil {
-				s.Fatal(err)
-			}
-			s.peekAll(pass(3, 2, time.Hour), a)
-			s.peekAll(pass(5, 4, time.Hour), o)
-		}
-		d = s.all(pass(3, 0, time.Hour), a.Cost(2), o.Cost(3))
-		if err := user.RefundN(s.Context(), d, 3); err == nil {
-			s.Error("3 of 2 units were given back")
-		}
-		if err := user.RefundN(s.Context(), d, 1); err != nil {
-			s.Fatal(err)
-		}
-		s.peekAll(pass(3, 1, time.Hour), a)
-		s.peekAll(pass(5, 2, time.Hour), o)
-	}},
 }
 
 // concurrentAll has many goroutines act for users who share organizations.

@@ -62,52 +62,6 @@ var banRules = []promise{
 		a.allow(1, level(1, pass(1, 0, 5*sec)))
 	}},
 
-	{"a cost of 0 is refused while a ban lasts, and only then", func(s *script) {
-		a := s.of(core.FixedWindow(1, 50*sec)).with(steps)
-		a.allow(1, pass(1, 0, 50*sec))
-		a.allow(1, stop(1, 0, 50*sec, 50*sec))
-		a.allow(0, pass(1, 0, 50*sec))
-		a.allow(1, banned(1, stop(1, 0, 50*sec, 50*sec)))
-		a.allow(0, banned(1, stop(1, 0, 20*sec, 50*sec)))
-		s.at(20*sec - usec)
-		a.allow(0, banned(1, stop(1, 0, usec, 30*sec+usec)))
-		s.at(20 * sec)
-		a.allow(0, level(1, pass(1, 0, 30*sec)))
-	}},
-
-	{"a refusal counts for Within, and not at its end", func(s *script) {
-		for _, tt := range []struct {
-			user string
-			at   time.Duration
-			want core.Decision
-		}{
-			{"before", 10*sec - usec, banned(1, stop(1, 0, year-10*sec+usec, year-10*sec+usec))},
-			{"after", 10 * sec, stop(1, 0, year-10*sec, year-10*sec)},
-		} {
-			a := s.of(core.FixedWindow(1, year)).with(steps).as(tt.user, "reply")
-			s.at(0)
-			a.allow(1, pass(1, 0, year))
-			a.allow(1, stop(1, 0, year, year))
-			s.at(tt.at)
-			a.allow(1, tt.want)
-		}
-	}},
-
-	{"each refusal counts for Within, and those after it go on counting", func(s *script) {
-		three := steps
-		three.Refusals = 3
-		a := s.of(core.FixedWindow(1, year)).with(three)
-		a.allow(1, pass(1, 0, year))
-		a.allow(1, stop(1, 0, year, year))
-		s.at(5 * sec)
-		a.allow(1, stop(1, 0, year-5*sec, year-5*sec))
-		s.at(10*sec - usec)
-		a.standing(core.BanStatus{Refusals: 2, ForgetAfter: 5*sec + usec})
-		s.at(10 * sec)
-		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 5 * sec})
-		a.allow(1, stop(1, 0, year-10*sec, year-10*sec))
-	}},
-
 	{"bans in a row are counted, and the last length repeats", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
@@ -119,41 +73,6 @@ var banRules = []promise{
 			a.standing(core.BanStatus{Banned: true, RetryAfter: length, ForgetAfter: length + 100*sec, Level: i + 1})
 			at += length
 		}
-	}},
-
-	{"a shorter policy on the same state goes on counting the bans in a row", func(s *script) {
-		policy := func(bans ...time.Duration) core.BanPolicy {
-			return core.BanPolicy{Refusals: 1, Within: 10 * sec, Bans: bans, ForgetAfter: 100 * sec}
-		}
-		limit := core.FixedWindow(1, year)
-		long, short := s.of(limit).with(policy(sec, 2*sec, 3*sec, 4*sec)), s.of(limit).with(policy(9*sec))
-		long.allow(1, pass(1, 0, year))
-		at := time.Duration(0)
-		for i, tt := range []struct {
-			a   *actor
-			ban time.Duration
-		}{{long, sec}, {long, 2 * sec}, {short, 9 * sec}, {long, 4 * sec}, {short, 9 * sec}, {long, 4 * sec}} {
-			s.at(at)
-			tt.a.allow(1, banned(i+1, stop(1, 0, year-at, year-at)))
-			for _, a := range []*actor{long, short} {
-				a.standing(core.BanStatus{Banned: true, RetryAfter: tt.ban, ForgetAfter: tt.ban + 100*sec, Level: i + 1})
-			}
-			at += tt.ban
-		}
-	}},
-
-	{"a user without refusals for ForgetAfter is back on the first level", func(s *script) {
-		a := s.of(core.FixedWindow(1, year)).with(steps)
-		a.allow(1, pass(1, 0, year))
-		a.allow(1, stop(1, 0, year, year))
-		a.allow(1, banned(1, stop(1, 0, year, year)))
-		s.at(120*sec - usec)
-		a.standing(core.BanStatus{ForgetAfter: usec, Level: 1})
-		s.at(120 * sec)
-		a.standing(core.BanStatus{})
-		a.allow(1, stop(1, 0, year-120*sec, year-120*sec))
-		a.allow(1, banned(1, stop(1, 0, year-120*sec, year-120*sec)))
-		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 120 * sec, Level: 1})
 	}},
 
 	{"the level is forgotten after ForgetAfter, even if a refusal still counts", func(s *script) {
@@ -170,31 +89,6 @@ var banRules = []promise{
 		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 5 * sec})
 		a.allow(1, banned(1, stop(1, 0, year-7*sec, year-7*sec)))
 		a.standing(core.BanStatus{Banned: true, RetryAfter: sec, ForgetAfter: 6 * sec, Level: 1})
-	}},
-
-	{"a policy with a shorter ForgetAfter changes nothing for others while it writes nothing", func(s *script) {
-		policy := core.BanPolicy{Refusals: 1, Within: sec, Bans: []time.Duration{sec}, ForgetAfter: sec}
-		long := s.of(core.FixedWindow(1, sec)).with(policy)
-		policy.ForgetAfter = 10 * ms
-		short := s.of(core.FixedWindow(1, year)).with(policy)
-		long.allow(1, pass(1, 0, sec))
-		long.allow(1, banned(1, stop(1, 0, sec, sec)))
-		s.at(1500 * ms)
-		short.allow(1, pass(1, 0, year))
-		long.standing(core.BanStatus{ForgetAfter: 500 * ms, Level: 1})
-	}},
-
-	{"a refusal restarts ForgetAfter", func(s *script) {
-		a := s.of(core.FixedWindow(1, year)).with(steps)
-		a.allow(1, pass(1, 0, year))
-		a.allow(1, stop(1, 0, year, year))
-		a.allow(1, banned(1, stop(1, 0, year, year)))
-		s.at(119 * sec)
-		a.allow(1, level(1, stop(1, 0, year-119*sec, year-119*sec)))
-		s.at(219*sec - usec)
-		a.standing(core.BanStatus{ForgetAfter: usec, Level: 1})
-		s.at(219 * sec)
-		a.standing(core.BanStatus{})
 	}},
 
 	{"a banned user is charged nothing, and further attempts do not lengthen the ban", func(s *script) {
@@ -216,13 +110,6 @@ var banRules = []promise{
 			s.at(time.Minute)
 			a.peek(pass(2, 2, 0))
 		}
-	}},
-
-	{"during a ban the limit with the least Remaining binds, as if the action were allowed", func(s *script) {
-		a := s.of(core.FixedWindow(5, time.Hour), core.FixedWindow(3, time.Minute)).with(steps)
-		a.allow(1, by(1, pass(3, 2, time.Minute)))
-		a.ban(10 * sec)
-		a.peek(by(1, banned(0, stop(3, 0, 10*sec, time.Minute))))
 	}},
 
 	{"an attempt is one refusal whatever its cost; a Peek or an impossible cost is none", func(s *script) {
@@ -275,21 +162,6 @@ var banRules = []promise{
 		a.allow(1, pass(1, 0, time.Hour))
 	}},
 
-	{"limiters of one user and action share the policy's state, each with its own numbers", func(s *script) {
-		replies := s.of(core.FixedWindow(1, time.Hour)).with(steps)
-		strict := steps
-		strict.Refusals, strict.Bans = 1, []time.Duration{sec}
-		others := s.of(core.FixedWindow(1, year)).with(strict)
-		replies.allow(1, pass(1, 0, time.Hour))
-		replies.allow(1, stop(1, 0, time.Hour, time.Hour))
-		others.standing(core.BanStatus{Refusals: 1, ForgetAfter: 10 * sec})
-		others.allow(1, pass(1, 0, year))
-		others.allow(1, banned(1, stop(1, 0, year, year)))
-		replies.standing(core.BanStatus{Banned: true, RetryAfter: sec, ForgetAfter: 101 * sec, Level: 1})
-		replies.as("another", "reply").standing(core.BanStatus{})
-		replies.as(replies.user, "like").standing(core.BanStatus{})
-	}},
-
 	{"a policy with PerUser counts the refusals of all actions, and bans from all of them", func(s *script) {
 		all := steps
 		all.PerUser = true
@@ -335,35 +207,5 @@ var banRules = []promise{
 			b.standing(core.BanStatus{Banned: true, RetryAfter: bans[min(i, 15)], ForgetAfter: bans[min(i, 15)] + year, Level: i + 1})
 			at += year
 		}
-	}},
-
-	{"a refusal in the future is corrected by an action that passes, and not by a Peek", func(s *script) {
-		a := s.of(core.FixedWindow(2, 5*sec)).with(steps)
-		s.at(1000 * sec)
-		a.allow(1, pass(2, 1, 5*sec))
-		a.allow(2, stop(2, 1, 5*sec, 5*sec))
-		s.at(500 * sec)
-		a.peek(pass(2, 1, 5*sec))
-		s.at(504 * sec)
-		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 10 * sec})
-		a.allow(1, pass(2, 0, 5*sec))
-		s.at(508 * sec)
-		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 6 * sec})
-	}},
-
-	{"a clock that steps back shifts a ban, so that it lasts no longer", func(s *script) {
-		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
-		s.at(1000 * sec)
-		a.ban(20 * sec)
-		s.at(500 * sec)
-		a.peek(banned(0, stop(1, 0, 20*sec, 20*sec)))
-		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 20 * sec})
-		s.at(510 * sec)
-		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 20 * sec}) // to look writes nothing
-		a.allow(1, banned(0, stop(1, 0, 20*sec, 20*sec)))
-		s.at(530*sec - usec)
-		a.standing(core.BanStatus{Banned: true, RetryAfter: usec, ForgetAfter: usec})
-		s.at(530 * sec)
-		a.allow(1, pass(1, 0, time.Hour))
 	}},
 }

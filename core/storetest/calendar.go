@@ -115,18 +115,6 @@ var calendarRules = []promise{
 		a.allow(2, stop(3, 1, time.Hour, time.Hour))
 	})},
 
-	{"after a clock has stepped far back a user is refused until the next boundary", dates(func(s *script) {
-		a := s.of(core.CalendarWindow(3, core.Hour, nil))
-		end := s.now + s.left(core.Hour, time.UTC)
-		s.at(end)
-		a.allow(3, pass(3, 0, time.Hour))
-		s.at(end - 2*sec)
-		a.peek(stop(3, 0, 2*sec, 2*sec))
-		a.allow(1, stop(3, 0, 2*sec, 2*sec))
-		s.at(end)
-		a.allow(3, pass(3, 0, time.Hour))
-	})},
-
 	{"calendar windows of one unit and zone share state, whatever their max, and others do not", dates(func(s *script) {
 		s.at(s.now + s.left(core.Hour, time.UTC)) // an hour of all these zones
 		small, large := s.of(core.CalendarWindow(2, core.Hour, nil)), s.of(core.CalendarWindow(5, core.Hour, time.UTC))
@@ -141,21 +129,5 @@ var calendarRules = []promise{
 		}
 		minute := s.of(core.CalendarWindow(5, core.Minute, nil))
 		minute.allow(5, pass(5, 0, time.Minute))
-	})},
-
-	{"the action that opened a calendar window is given back whole, until the period ends", dates(func(s *script) {
-		s.f.refunds(s)
-		s.at(s.now + s.left(core.Hour, time.UTC))
-		a := s.of(core.CalendarWindow(5, core.Hour, nil)).with(core.Refundable{})
-		first := a.paid(2)
-		s.at(s.now + 10*time.Minute)
-		a.paid(1)
-		a.refund(first, 2)
-		a.peek(pass(5, 4, 50*time.Minute))
-		second := a.paid(2)
-		s.at(s.now + 50*time.Minute)
-		a.allow(2, pass(5, 3, time.Hour))
-		a.refund(second, 2)
-		a.peek(pass(5, 3, time.Hour))
 	})},
 }

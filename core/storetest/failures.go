@@ -184,16 +184,6 @@ var failureRules = []promise{
 		}
 	}},
 
-	{"the limiter's own InFlight bounds the attempts", func(s *script) {
-		s.f.slots(s, []core.Limit{core.InFlight(1)})
-		a := s.of(core.FixedWindow(5, time.Minute), core.InFlight(2)).with(core.OnlyFailures{})
-		first := a.taken(1)
-		a.taken(1)
-		a.refused(core.ReasonInFlight)
-		a.release(first)
-		a.taken(1)
-	}},
-
 	{"no limit that a program names has the slots of attempts", func(s *script) {
 		s.f.slots(s, []core.Limit{core.InFlight(1)})
 		logins := s.of(core.FixedWindow(5, time.Minute), core.InFlight(1).Named("checking").Shadow()).with(core.OnlyFailures{})

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -106,36 +105,6 @@ var limiterRules = []promise{
 		}
 	})},
 
-	{"a cost above the quota of one limit writes nothing to another", func(s *script) {
-		elastic, counting := core.ElasticWindow(2, 10*sec), countRefused(2, 10*sec)
-		bucket := core.TokenBucket(4, core.Every(sec)).Initial(1)
-		a := s.of(elastic, counting, bucket, core.FixedWindow(1, 10*sec))
-		a.allow(1, by(3, pass(1, 0, 10*sec)))
-		s.at(4 * sec)
-		a.allow(2, by(3, stop(1, 0, core.Never, 6*sec)))
-		s.of(elastic).peek(pass(2, 1, 6*sec))
-		s.of(counting).peek(pass(2, 1, 6*sec))
-		fresh := a.as("fresh", "reply")
-		fresh.allow(2, by(3, stop(1, 1, core.Never, 0)))
-		s.at(5 * sec)
-		s.of(bucket).as("fresh", "reply").peek(pass(4, 1, 3*sec))
-	}},
-
-	{"a cost of the whole quota passes once", ofEach(func(s *script, a *actor, l core.Limit) {
-		s.f.stands(s)
-		d, err := a.l.Peek(s.Context(), a.user, a.action)
-		if err != nil {
-			s.Fatal(err)
-		}
-		n := d.Remaining // not 5 for a bucket with Initial
-		if d, err = a.l.AllowN(s.Context(), a.user, a.action, n); err != nil || !d.Allowed || d.Remaining != 0 {
-			s.Fatalf("AllowN(%d): %s, %v", n, show(d), err)
-		}
-		if d, err = a.l.Allow(s.Context(), a.user, a.action); err != nil || d.Allowed {
-			s.Fatalf("one more: %s, %v", show(d), err)
-		}
-	})},
-
 	{"AllowN(0) is allowed unless the user is banned, and otherwise answers as Peek", ofEach(func(s *script, a *actor, l core.Limit) {
 		s.f.stands(s)
 		for range 7 {
@@ -152,14 +121,6 @@ var limiterRules = []promise{
 			s.at(s.now + 100*ms)
 		}
 	})},
-
-	{"AllowN(0) and Peek tell of the limit that refuses", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.FixedWindow(4, 10*sec), core.FixedWindow(4, 20*sec), core.SlidingWindow(6, 30*sec))
-		a.allow(4, by(1, pass(4, 0, 20*sec)))
-		a.peek(by(1, stop(4, 0, 20*sec, 20*sec)))
-		a.allow(0, by(1, pass(4, 0, 20*sec)))
-	}},
 
 	{"a Peek writes nothing", ofEach(func(s *script, a *actor, l core.Limit) {
 		// Two users do the same; one peeks all the time.
@@ -210,38 +171,12 @@ var limiterRules = []promise{
 		a.allow(1, by(1, pass(3, 2, 5*sec)))
 	}},
 
-	{"of equal Remaining the longer ResetAfter binds, then the first", func(s *script) {
-		a := s.of(core.SlidingWindow(3, 10*sec), core.FixedWindow(3, 20*sec), core.MovingWindow(3, 20*sec))
-		a.allow(1, by(1, pass(3, 2, 20*sec)))
-		b := s.of(core.FixedWindow(3, 20*sec), core.SlidingWindow(3, 10*sec)).as("b", "reply")
-		b.allow(1, by(0, pass(3, 2, 20*sec)))
-	}},
-
 	{"the limit with the longest RetryAfter binds if any refuses", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.SlidingWindow(6, 10*sec), core.Funnel(10, core.Every(time.Hour)), core.FixedWindow(20, year))
 		a.allow(5, by(0, pass(6, 1, 10*sec)))
 		a.allow(6, by(1, stop(10, 1, time.Hour, 5*time.Hour))) // Remaining is still the least of all
 		a.allow(2, by(0, stop(6, 1, 10*sec, 10*sec)))          // the funnel would let this pass
-	}},
-
-	{"of equal RetryAfter the longer ResetAfter binds, then the first", func(s *script) {
-		s.f.stands(s)
-		window, funnel := core.FixedWindow(1, 10*sec), core.Funnel(2, core.Every(10*sec))
-		s.of(funnel).allow(1, pass(2, 1, 10*sec))
-		a := s.of(window, funnel)
-		a.allow(1, by(1, pass(2, 0, 20*sec)))
-		a.allow(1, by(1, stop(2, 0, 10*sec, 20*sec)))
-		s.of(funnel, window).allow(1, by(0, stop(2, 0, 10*sec, 20*sec)))
-		b := s.of(core.SlidingWindow(1, 10*sec), core.MovingWindow(1, 10*sec)).as("b", "reply")
-		b.allow(1, by(0, pass(1, 0, 10*sec)))
-		b.allow(1, by(0, stop(1, 0, 10*sec, 10*sec)))
-	}},
-
-	{"of limits that can never pass the longer ResetAfter binds", func(s *script) {
-		a := s.of(core.FixedWindow(2, 10*sec), core.FixedWindow(3, 20*sec), core.FixedWindow(9, 30*sec))
-		a.allow(1, by(0, pass(2, 1, 10*sec)))
-		a.allow(5, by(1, stop(3, 1, core.Never, 20*sec)))
 	}},
 
 	{"Reset forgets this limiter's states for this user and action, and no others", func(s *script) {
@@ -277,48 +212,6 @@ var limiterRules = []promise{
 			s.Fatalf("after Reset: %s, %v", show(d), err)
 		}
 	}},
-
-	{"a decorator of a store that answers changes no decision", ofEach(func(s *script, _ *actor, l core.Limit) {
-		// One user's calls go to the store itself, the other's through a decorator. If the
-		// fallback decides, the Source shows it.
-		s.f.stands(s)
-		for name, decorate := range map[string]func(core.Store) core.Store{
-			"Observe": func(store core.Store) core.Store {
-				return core.Observe(store, func(context.Context, core.Observation) {})
-			},
-			"Fallback": func(store core.Store) core.Store { return core.Fallback(store, store) },
-			"FailOpen": core.FailOpen,
-		} {
-			s.Run(name, func(t *testing.T) {
-				s, decorated := &script{T: t, f: s.f}, &script{T: t, f: Fixture{Store: decorate(s.f.Store), Advance: s.f.Advance}}
-				bare, b := s.of(l).as(name, "reply"), decorated.of(l).as(name+", decorated", "reply")
-				for _, cost := range []int{0, 1, 2, 6, 1, 1, 3, 1, 1} {
-					want, err := bare.l.AllowN(s.Context(), bare.user, bare.action, cost)
-					if err != nil {
-						s.Fatal(err)
-					}
-					b.allow(cost, want)
-					s.at(s.now + 300*ms)
-					if want, err = bare.l.Peek(s.Context(), bare.user, bare.action); err != nil {
-						s.Fatal(err)
-					}
-					b.peek(want)
-				}
-				want, err := bare.l.Surcharge(s.Context(), bare.user, bare.action, 2)
-				if err != nil {
-					s.Fatal(err)
-				}
-				b.surcharge(2, want)
-				status, err := bare.l.Status(s.Context(), bare.user, bare.action)
-				if err != nil {
-					s.Fatal(err)
-				}
-				if got, err := b.l.Status(s.Context(), b.user, b.action); err != nil || !slices.Equal(got.Limits, status.Limits) {
-					s.Errorf("Status: %+v, %v; want %+v", got.Limits, err, status.Limits)
-				}
-			})
-		}
-	})},
 
 	{"a call that cannot be answered is an error and charges nothing", func(s *script) {
 		a := s.of(core.FixedWindow(2, 10*sec))

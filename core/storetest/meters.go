@@ -40,13 +40,6 @@ var meterRules = []promise{
 	{"a funnel admits its capacity at once and then at its rate", leaks(core.Funnel(3, core.Every(10*sec)))},
 	{"a Throttle's capacity is maxBurst+1", leaks(core.Throttle(2, core.Every(10*sec)))},
 	{"a bucket starts full and is refilled at its rate", leaks(core.TokenBucket(3, core.Every(10*sec)))},
-	{"a bucket with Initial of its whole capacity starts full", func(s *script) {
-		a := s.of(core.TokenBucket(3, core.Every(10*sec)).Initial(3))
-		a.peek(pass(3, 3, 0))
-		a.allow(3, pass(3, 0, 30*sec))
-		a.peek(stop(3, 0, 10*sec, 30*sec))
-	}},
-
 	{"Throttle(15, Per(30, time.Minute)) is CL.THROTTLE key 15 30 60", func(s *script) {
 		a := s.of(core.Throttle(15, core.Per(30, time.Minute)))
 		s.f.stands(s)
@@ -76,37 +69,6 @@ var meterRules = []promise{
 		a.peek(pass(10, 10, 0))
 	}},
 
-	{"an unseen bucket with Initial does not fill up by itself", func(s *script) {
-		a := s.of(core.TokenBucket(10, core.Every(sec)).Initial(2))
-		a.peek(pass(10, 2, 8*sec))
-		s.at(3 * sec)
-		a.peek(pass(10, 2, 8*sec))
-		a.allow(11, stop(10, 2, core.Never, 8*sec))
-		s.at(6 * sec)
-		a.allow(0, pass(10, 2, 8*sec))
-		s.at(9 * sec)
-		a.peek(pass(10, 2, 8*sec))
-	}},
-
-	{"an action that costs too much for an unseen bucket starts it", func(s *script) {
-		a := s.of(core.TokenBucket(10, core.Every(sec)).Initial(2))
-		a.allow(5, stop(10, 2, 3*sec, 8*sec))
-		s.at(sec)
-		a.allow(5, stop(10, 3, 2*sec, 7*sec)) // and does not start it again
-		s.at(3*sec - usec)
-		a.allow(5, stop(10, 4, usec, 5*sec+usec))
-		s.at(3 * sec)
-		a.allow(5, pass(10, 0, 10*sec))
-	}},
-
-	{"another limit's refusal does not start a bucket", func(s *script) {
-		bucket, fixed := core.TokenBucket(10, core.Every(sec)).Initial(2), core.FixedWindow(1, 20*sec)
-		s.of(fixed).allow(1, pass(1, 0, 20*sec))
-		s.of(bucket, fixed).allow(1, by(1, stop(1, 0, 20*sec, 20*sec)))
-		s.at(3 * sec)
-		s.of(bucket).peek(pass(10, 2, 8*sec))
-	}},
-
 	{"a bucket with Initial is forgotten ForgetAfter after the last admitted action", func(s *script) {
 		a := s.of(core.TokenBucket(4, core.Every(sec)).Initial(1).ForgetAfter(10 * sec))
 		a.allow(1, pass(4, 0, 4*sec))
@@ -123,48 +85,6 @@ var meterRules = []promise{
 		a.peek(pass(4, 4, 0))
 		s.at(29 * sec)
 		a.peek(pass(4, 1, 3*sec))
-	}},
-
-	{"a refused action that starts a bucket counts from then until it is forgotten", func(s *script) {
-		a := s.of(core.TokenBucket(4, core.Every(sec)).Initial(1).ForgetAfter(10 * sec))
-		s.at(5 * sec)
-		a.allow(4, stop(4, 1, 3*sec, 3*sec))
-		s.at(15*sec - usec)
-		a.peek(pass(4, 4, 0))
-		s.at(15 * sec)
-		a.peek(pass(4, 1, 3*sec))
-	}},
-
-	{"limiters of one bucket with different ForgetAfter agree on when it is forgotten", func(s *script) {
-		bucket := core.TokenBucket(4, core.Every(sec)).Initial(1)
-		long, short := s.of(bucket.ForgetAfter(20*sec)), s.of(bucket.ForgetAfter(10*sec))
-		both := func(want core.Decision) {
-			s.Helper()
-			long.peek(want)
-			short.peek(want)
-		}
-		long.allow(1, pass(4, 0, 4*sec)) // the last admitted action's limiter says it
-		s.at(20*sec - usec)
-		both(pass(4, 4, 0))
-		s.at(20 * sec)
-		both(pass(4, 1, 3*sec))
-		short.allow(1, pass(4, 0, 4*sec))
-		s.at(30*sec - usec)
-		both(pass(4, 4, 0))
-		s.at(30 * sec)
-		both(pass(4, 1, 3*sec))
-		long.allow(4, stop(4, 1, 3*sec, 3*sec)) // a refused action can start the bucket
-		s.at(50*sec - usec)
-		both(pass(4, 4, 0))
-		s.at(50 * sec)
-		both(pass(4, 1, 3*sec))
-		long.allow(1, pass(4, 0, 4*sec))
-		s.at(51 * sec)
-		short.allow(4, stop(4, 1, 3*sec, 3*sec)) // or shorten what its limiter finds too long
-		s.at(61*sec - usec)
-		both(pass(4, 4, 0))
-		s.at(61 * sec)
-		both(pass(4, 1, 3*sec))
 	}},
 
 	{"by default a bucket with Initial is forgotten a day after it is full", func(s *script) {
@@ -196,19 +116,6 @@ var meterRules = []promise{
 		if s.now != 20*sec {
 			s.Fatalf("140 actions took %v, not 20s", s.now)
 		}
-	}},
-
-	{"seven sevenths of a second are a second", func(s *script) {
-		s.f.stands(s)
-		funnel, bucket := s.of(core.Funnel(9, core.Per(7, sec))), s.of(core.TokenBucket(9, core.Per(7, sec)).Initial(8))
-		for k := 1; k < 7; k++ {
-			funnel.allow(1, pass(9, 9-k, (time.Duration(k)*1_000_000+6)/7*usec))
-		}
-		funnel.allow(1, pass(9, 2, sec))
-		for k := 2; k < 7; k++ {
-			bucket.allow(1, pass(9, 9-k, (time.Duration(k)*1_000_000+6)/7*usec))
-		}
-		bucket.allow(1, pass(9, 2, sec))
 	}},
 
 	{"the finest rate is a millionth of a microsecond per unit", func(s *script) {

@@ -56,16 +56,6 @@ var refundRules = []promise{
 		}
 	}},
 
-	{"a refund of 0 uses up the receipt", each(func(s *script, m maker) {
-		a := s.of(m.make(5, 50*sec))
-		d := a.paid(5)
-		a.refund(d, 0)
-		a.refund(d, 5)
-		if got, err := a.l.Peek(s.Context(), a.user, a.action); err != nil || got.Remaining != 0 {
-			s.Errorf("%s, %v; want nothing to remain", show(got), err)
-		}
-	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
-
 	{"a part can be refunded, once", each(func(s *script, m maker) {
 		a := s.of(m.make(5, 50*sec))
 		d := a.paid(3)
@@ -85,38 +75,6 @@ var refundRules = []promise{
 		}
 		a.refund(d, 2)
 		a.peek(pass(5, 5, 0))
-	}},
-
-	{"a meter refunds no more than is left of the debt after the action", func(s *script) {
-		a := s.of(core.Funnel(3, core.Every(10*sec)))
-		d := a.paid(1)
-		s.at(4 * sec)
-		a.allow(1, pass(3, 1, 16*sec))
-		a.refund(d, 1) // 6 s are left of it; without it there would be 10 s
-		a.peek(pass(3, 2, 10*sec))
-		s.at(20 * sec)
-		d = a.paid(1)
-		s.at(30 * sec)
-		a.allow(1, pass(3, 2, 10*sec))
-		a.refund(d, 1) // it has drained by itself
-		a.peek(pass(3, 2, 10*sec))
-	}},
-
-	{"a meter's actions that are refunded at once, in any order, leave no trace", func(s *script) {
-		s.f.stands(s)
-		for name, order := range map[string][]int{"first to last": {0, 1, 2, 3, 4}, "last to first": {4, 3, 2, 1, 0}, "mixed": {2, 0, 4, 1, 3}} {
-			a := s.of(core.TokenBucket(5, core.Per(7, 10*sec))).as(name, "post")
-			var made [5]core.Decision
-			for range 3 {
-				for i := range made {
-					made[i] = a.paid(1)
-				}
-				for _, i := range order {
-					a.refund(made[i], 1)
-				}
-				a.peek(pass(5, 5, 0))
-			}
-		}
 	}},
 
 	{"overlapping refunds of a meter give no more than if its actions had never happened", func(s *script) {
@@ -168,23 +126,6 @@ var refundRules = []promise{
 		a.peek(pass(100, 40, 20*sec)) // with nine it would be 42
 	}},
 
-	{"the action that opened a fixed window is not refunded once the window has others", func(s *script) {
-		a := s.of(core.FixedWindow(3, 10*sec))
-		first := a.paid(1)
-		s.at(1 * sec)
-		second := a.paid(1)
-		a.refund(first, 1)
-		a.peek(pass(3, 1, 9*sec))
-		a.refund(second, 1)
-		a.peek(pass(3, 2, 9*sec))
-		s.at(10 * sec)
-		first = a.paid(1)
-		a.refund(first, 1)
-		a.peek(pass(3, 3, 0))
-		s.at(11 * sec)
-		a.allow(1, pass(3, 2, 10*sec)) // a new window opens
-	}},
-
 	{"an action of a window that has ended is not refunded to the next window", each(func(s *script, m maker) {
 		a := s.of(m.make(3, 10*sec))
 		d := a.paid(1)
@@ -206,44 +147,6 @@ var refundRules = []promise{
 		a.refund(first, 1)
 		a.peek(pass(3, 2, 6*sec))
 	}},
-
-	{"an elastic window without actions has its full quota", func(s *script) {
-		a := s.of(core.ElasticWindow(1, 10*sec))
-		d := a.paid(1)
-		s.at(1 * sec)
-		a.allow(1, stop(1, 0, 10*sec, 10*sec))
-		a.refund(d, 1)
-		a.peek(pass(1, 1, 0))
-	}},
-
-	{"an action that a lower max dropped for a refusal of the same instant is refunded with it", func(s *script) {
-		s.f.stands(s)
-		a, lower := s.of(countRefused(2, 10*sec)), s.of(countRefused(1, 10*sec))
-		d := a.paid(1)
-		lower.allow(1, stop(1, 0, 10*sec, 10*sec))
-		s.at(1 * sec)
-		a.refund(d, 1)
-		a.peek(pass(2, 2, 0))
-	}},
-	{"CountRefused keeps an action in a full queue", func(s *script) {
-		a := s.of(countRefused(2, 10*sec))
-		a.allow(1, pass(2, 1, 10*sec))
-		s.at(1 * sec)
-		d := a.paid(1)
-		s.at(2 * sec)
-		a.allow(1, stop(2, 0, 9*sec, 10*sec))
-		a.refund(d, 1)
-		a.peek(stop(2, 0, 9*sec, 10*sec))
-		s.at(12 * sec)
-		d = a.paid(2)
-		a.refund(d, 1)
-		a.peek(stop(2, 0, 10*sec, 10*sec))
-		s.at(22 * sec)
-		d = a.paid(1)
-		a.refund(d, 1)
-		a.peek(pass(2, 2, 0))
-	}},
-
 	{"any action of a long queue can be refunded", func(s *script) {
 		s.f.stands(s)
 		const quota, cost, steps = 8000, 20, 700
@@ -272,16 +175,6 @@ var refundRules = []promise{
 		a.peek(pass(quota, quota, 0))
 	}},
 
-	{"a refund does nothing if the clock has stepped back before its action", each(func(s *script, m maker) {
-		a := s.of(m.make(3, 10*sec))
-		s.at(100 * sec)
-		d := a.paid(1)
-		s.at(99 * sec)
-		a.refund(d, 1)
-		s.at(100 * sec)
-		a.peek(pass(3, 2, 10*sec))
-	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
-
 	{"an action of a moving window is refunded whole, or not at all if more than 65,536 were admitted since", func(s *script) {
 		a := s.of(core.MovingWindow(100_000, time.Hour))
 		for _, since := range []int{65_536, 65_537} {
@@ -298,14 +191,6 @@ var refundRules = []promise{
 		}
 	}},
 
-	{"the opener of a fixed window is given back whole once the others have been", func(s *script) {
-		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
-		first, second := a.paid(1), a.paid(1)
-		a.refund(second, 1)
-		a.refund(first, 1)
-		a.peek(pass(2, 2, 0))
-	}},
-
 	{"a Peek has no receipt", func(s *script) {
 		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
 		asks := core.Must(core.New(&eager{s.f.Store, 1}, a.limits...)) // for a record
@@ -314,17 +199,6 @@ var refundRules = []promise{
 		if err := a.l.Refund(s.Context(), d); err != core.ErrNoReceipt {
 			s.Errorf("Refund: %v", err)
 		}
-	}},
-
-	{"an action is not refunded while another waits for a part of a microsecond", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.Funnel(7, core.Per(7, 2*sec)))
-		a.allow(3, pass(7, 4, 857_143*usec))
-		s.at(857_142 * usec)
-		d := a.paid(6)
-		a.ahead(usec, pass(7, 0, 2_000_001*usec))
-		a.refund(d, 6)
-		a.allow(1, stop(7, 0, 285_716*usec, 2_000_001*usec))
 	}},
 
 	{"the last turn is free once it is refunded", func(s *script) {
@@ -338,29 +212,5 @@ var refundRules = []promise{
 		a.refund(first, 1)
 		a.peek(stop(1, 0, 10*sec, 10*sec))
 		a.ahead(10*sec, pass(1, 0, 20*sec))
-	}},
-
-	{"a turn stays taken while there is one behind it, with which a newcomer would pass", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.Funnel(1, core.Every(10*sec)))
-		a.paid(1)
-		first := a.ahead(time.Minute, pass(1, 0, 20*sec))
-		a.ahead(time.Minute, pass(1, 0, 30*sec))
-		a.refund(first, 1)
-		a.ahead(30*sec-usec, stop(1, 0, 30*sec, 30*sec))
-		a.ahead(30*sec, pass(1, 0, 40*sec))
-	}},
-
-	{"an action is not refunded while another waits, and is once nobody waits", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.Funnel(2, core.Every(10*sec)))
-		first, second := a.paid(1), a.paid(1)
-		a.ahead(time.Minute, pass(2, 0, 30*sec))
-		s.at(5 * sec)
-		a.refund(first, 1)
-		a.peek(stop(2, 0, 15*sec, 25*sec))
-		s.at(10 * sec)
-		a.refund(second, 1)
-		a.peek(pass(2, 1, 10*sec))
 	}},
 }

@@ -69,36 +69,6 @@ var settleRules = []promise{
 		}
 	}},
 
-	{"a debt in a window is as many units as were settled", func(s *script) {
-		for _, m := range []func(int, time.Duration) core.Limit{core.SlidingWindow, core.MovingWindow, core.FixedWindow, core.ElasticWindow} {
-			a := s.of(m(5, time.Hour)).as("counted by "+m(5, time.Hour).String(), "chat")
-			a.settle(a.paid(3), 9)
-			b := s.of(m(20, time.Hour)).as(a.user, a.action)
-			b.peek(pass(20, 11, time.Hour))
-			a.allow(1, stop(5, 0, time.Hour, time.Hour)) // which reads it as if cut, and does not cut it
-			b.peek(pass(20, 11, time.Hour))
-		}
-	}},
-
-	{"a moving window's debt is paid when enough has left it", func(s *script) {
-		s.f.stands(s)
-		for _, l := range []core.Limit{core.SlidingWindow(5, 50*sec), core.MovingWindow(5, 50*sec)} {
-			a := s.of(l).as("leaves "+l.String(), "chat")
-			begin := s.now
-			a.paid(1)
-			s.at(begin + 10*sec)
-			d := a.paid(2)
-			s.at(begin + 20*sec)
-			a.settle(d, 6)
-			a.peek(stop(5, 0, 40*sec, 50*sec))
-			s.at(begin + 60*sec - usec)
-			a.peek(stop(5, 0, usec, 10*sec+usec))
-			s.at(begin + 60*sec)
-			a.peek(pass(5, 1, 10*sec))
-			s.at(begin + time.Hour)
-		}
-	}},
-
 	{"a decision is settled or refunded once", func(s *script) {
 		a := s.of(core.FixedWindow(9, time.Hour))
 		d := a.paid(3)
@@ -156,41 +126,6 @@ var settleRules = []promise{
 		}
 	}},
 
-	{"a debt takes no slot, and leaves those that are taken", func(s *script) {
-		a := s.of(core.InFlight(3), core.FixedWindow(5, time.Hour))
-		d := a.paid(1)
-		a.settle(d, 8)
-		s.of(core.InFlight(3)).peek(pass(3, 2, time.Minute))
-		a.peek(by(1, stop(5, 0, time.Hour, time.Hour)))
-		alone := s.of(core.InFlight(3)).as("alone", "chat")
-		alone.settle(alone.paid(1), 8)
-		alone.peek(pass(3, 2, time.Minute))
-	}},
-
-	{"a debt ignores bans, and the refusals of a debtor count", func(s *script) {
-		a := s.of(core.FixedWindow(5, time.Hour)).with(steps)
-		d := a.paid(5)
-		a.ban(10 * sec)
-		a.settle(d, 8)
-		a.unban()
-		a.standing(core.BanStatus{})
-		s.of(core.FixedWindow(20, time.Hour)).peek(pass(20, 12, time.Hour))
-	}},
-
-	{"a meter's debt goes back with the clock", func(s *script) {
-		s.f.stands(s)
-		for i, l := range []core.Limit{core.Funnel(5, core.Every(10*sec)), core.TokenBucket(5, core.Every(10*sec)), core.TokenBucket(5, core.Every(10*sec)).Initial(5)} {
-			begin := time.Duration(i+1) * time.Hour
-			s.at(begin)
-			a := s.of(l).as("back with "+l.String(), "chat")
-			a.settle(a.paid(5), 8)
-			s.at(begin - 30*sec)
-			a.allow(1, stop(5, 0, 40*sec, 80*sec))
-			s.at(begin)
-			a.peek(stop(5, 0, 10*sec, 50*sec))
-		}
-	}},
-
 	{"a debt is at most 2^52-1 microseconds, if two quotas take longer", func(s *script) {
 		s.f.stands(s)
 		const most = (1<<52 - 1) * usec
@@ -202,62 +137,6 @@ var settleRules = []promise{
 			if err != nil || d.Allowed || d.Remaining != 0 || d.ResetAfter != most {
 				s.Errorf("%s: %s, %v; want it whole in %s", l, show(d), err, most)
 			}
-		}
-	}},
-
-	{"a surcharge leaves a meter's debt as it is", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.Funnel(5, core.Every(10*sec)))
-		d, e := a.paid(2), a.paid(3)
-		a.settle(d, 5)
-		a.surcharge(4, pass(5, 0, 80*sec))
-		a.settle(e, 1) // which the debt does not keep from being given back
-		a.peek(stop(5, 0, 20*sec, 60*sec))
-	}},
-
-	{"a turn is behind the debt, and is no debt", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.Funnel(2, core.Every(10*sec)))
-		first, second := a.paid(1), a.paid(1)
-		a.settle(first, 2)
-		a.ahead(20*sec-usec, stop(2, 0, 20*sec, 30*sec))
-		a.ahead(20*sec, pass(2, 0, 40*sec))
-		a.refund(second, 1) // or the turn would come too early for the one behind it
-		a.peek(stop(2, 0, 30*sec, 40*sec))
-	}},
-
-	{"a turn that is reserved stays one after a debt", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.Funnel(4, core.Every(10*sec)))
-		first, second := a.paid(2), a.paid(2)
-		a.ahead(10*sec, pass(4, 0, 50*sec))
-		a.settle(first, 3)
-		a.refund(second, 2)
-		a.peek(stop(4, 0, 30*sec, 60*sec))
-	}},
-
-	{"a bucket with Initial is not forgotten before its debt is paid", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.TokenBucket(5, core.Every(10*sec)).Initial(5).ForgetAfter(51 * sec))
-		a.settle(a.paid(5), 10)
-		s.at(99 * sec)
-		a.peek(pass(5, 4, sec))
-	}},
-
-	{"attempts by a debtor restart an ElasticWindow and CountRefused", func(s *script) {
-		s.f.stands(s)
-		for i, l := range []core.Limit{core.ElasticWindow(5, 50*sec), core.SlidingWindow(5, 50*sec).CountRefused()} {
-			begin := time.Duration(i) * time.Hour
-			s.at(begin)
-			a := s.of(l).as("restarts "+l.String(), "chat")
-			a.settle(a.paid(5), 7)
-			s.at(begin + 40*sec)
-			for range 4 { // with CountRefused each takes the place of a unit
-				if d, err := a.l.Allow(s.Context(), a.user, a.action); err != nil || d.Allowed {
-					s.Errorf("%s: %s, %v", l, show(d), err)
-				}
-			}
-			a.allow(1, stop(5, 0, 50*sec, 50*sec))
 		}
 	}},
 }

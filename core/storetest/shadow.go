@@ -3,8 +3,6 @@ package storetest
 // Shadow limits, and surcharges.
 
 import (
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -52,25 +50,6 @@ var shadowRules = []promise{
 		a.allow(1, because(core.ReasonNear, pass(1, 0, time.Hour)))
 	}},
 
-	{"several shadow limits are charged all or none", func(s *script) {
-		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow(), core.FixedWindow(3, year).Named("b").Shadow())
-		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
-		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour)))
-		only := s.of(core.FixedWindow(1000, time.Hour), core.FixedWindow(3, year).Named("b").Shadow())
-		only.allow(1, pass(1000, 997, time.Hour)) // it would be near, had it been charged twice
-	}},
-
-	{"a shadow limit records what it would refuse, as its kind does", func(s *script) {
-		a := s.of(core.FixedWindow(100, time.Hour), core.ElasticWindow(1, 10*sec).Shadow())
-		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
-		s.at(6 * sec)
-		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour-6*sec)))
-		s.at(12 * sec)
-		a.peek(because(core.ReasonShadowed, pass(100, 98, time.Hour-12*sec)))
-		s.at(16 * sec)
-		a.peek(pass(100, 98, time.Hour-16*sec))
-	}},
-
 	{"Shadow names the first shadow limit that would refuse, and none if a ban refuses", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow(), core.FixedWindow(1, year).Named("b").Shadow()).with(steps)
 		allow := func(why core.Reason, shadow int) {
@@ -84,13 +63,6 @@ var shadowRules = []promise{
 		a.ban(20 * sec)
 		allow(core.ReasonBanned, 0)
 	}},
-
-	{"a shadow limit's refusal does not count for the policy", func(s *script) {
-		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow()).with(steps)
-		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
-		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour)))
-		a.standing(core.BanStatus{})
-	}},
 }
 
 var surchargeRules = []promise{
@@ -103,17 +75,6 @@ var surchargeRules = []promise{
 			a.surcharge(4, pass(5, 0, time.Minute))
 			s.at(1 * sec)
 			a.surcharge(1, pass(5, 0, a.later()))
-		}
-	}},
-
-	{"a surcharge of any size takes all that is left", func(s *script) {
-		s.f.stands(s)
-		for _, n := range []int{6, 1e9, math.MaxInt} {
-			for _, l := range append(s.f.exact(rateKinds(5, time.Minute)), core.TokenBucket(5, core.Every(12*sec)).Initial(3)) {
-				a := s.of(l).as(fmt.Sprint("surcharge of ", n, " ", l), "login")
-				a.surcharge(n, pass(5, 0, time.Minute))
-				a.surcharge(n, pass(5, 0, time.Minute))
-			}
 		}
 	}},
 

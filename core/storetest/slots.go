@@ -107,33 +107,6 @@ var slotRules = []promise{
 		a.allow(6, stop(5, 0, core.Never, 10*sec))
 	}},
 
-	{"a release gives back no rate limit's charge, and a refund no slot", func(s *script) {
-		a := s.of(core.FixedWindow(5, time.Hour), core.InFlight(5).Lease(time.Hour)).with(core.Refundable{})
-		d := a.taken(2)
-		a.release(d)
-		a.peek(pass(5, 3, time.Hour))
-		a.refund(d, 2)
-		a.peek(pass(5, 5, 0))
-		d = a.taken(2)
-		a.refund(d, 2)
-		a.peek(by(1, pass(5, 3, time.Hour)))
-		a.release(d)
-		a.peek(pass(5, 5, 0))
-	}},
-
-	{"if a rate limit refuses too, it binds", func(s *script) {
-		window, slots := core.FixedWindow(2, 10*sec), core.InFlight(2).Lease(time.Hour)
-		for i, limits := range [][]core.Limit{{window, slots}, {slots, window}} {
-			a := s.of(limits...).as(fmt.Sprint("user ", i), "reply")
-			a.allow(2, by(1-i, pass(2, 0, time.Hour)))
-			a.allow(1, by(i, stop(2, 0, 10*sec, 10*sec)))
-		}
-		a := s.of(slots, core.FixedWindow(9, 10*sec)).as("c", "reply")
-		a.allow(2, pass(2, 0, time.Hour))
-		a.allow(1, busy(2, 0, time.Hour, time.Hour))
-		a.allow(3, stop(2, 0, core.Never, time.Hour)) // no release can ever make room for 3
-	}},
-
 	{"a refusal by InFlight alone does not count towards a ban", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.InFlight(1).Lease(time.Hour), core.FixedWindow(2, time.Hour)).with(steps)
@@ -149,27 +122,6 @@ var slotRules = []promise{
 		a.allow(1, by(1, banned(1, stop(2, 0, time.Hour, time.Hour))))
 	}},
 
-	{"a shadow's slots are released and renewed too, and never refuse", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.FixedWindow(9, time.Hour), core.InFlight(1).Lease(10*sec).Shadow())
-		first := a.taken(1)
-		second := a.taken(1) // not charged to the shadow
-		if first.Reason != core.ReasonNear || second.Reason != core.ReasonShadowed {
-			s.Fatal(show(first), show(second))
-		}
-		a.release(second)
-		a.peek(because(core.ReasonShadowed, pass(9, 7, time.Hour)))
-		s.at(9 * sec)
-		a.renew(first, nil)
-		s.at(19*sec - usec)
-		a.peek(because(core.ReasonShadowed, pass(9, 7, time.Hour-19*sec+usec)))
-		a.release(first)
-		a.peek(pass(9, 7, time.Hour-19*sec+usec))
-		first = a.taken(1)
-		s.at(30 * sec)
-		a.renew(first, nil) // a shadow's lease that has ended is no error
-	}},
-
 	{"InFlight per user counts all of the user's actions, and any limiter with it sees a release", func(s *script) {
 		a := s.of(core.InFlight(1).Lease(time.Hour).PerUser())
 		first := a.taken(1)
@@ -177,43 +129,6 @@ var slotRules = []promise{
 		a.as("bob", "like").allow(1, pass(1, 0, time.Hour))
 		s.of(core.FixedWindow(9, time.Hour), core.InFlight(1).Lease(time.Hour).PerUser()).release(first)
 		a.as(a.user, "like").allow(1, pass(1, 0, time.Hour))
-	}},
-
-	{"a surcharge takes no slot, nor do a Peek and an AllowN of 0", func(s *script) {
-		a := s.of(core.InFlight(2).Lease(time.Hour))
-		a.surcharge(2, pass(2, 2, 0))
-		a.allow(0, pass(2, 2, 0))
-		first := a.taken(2)
-		a.surcharge(1, pass(2, 0, time.Hour))
-		zero, err := a.l.AllowN(s.Context(), a.user, a.action, 0)
-		if err != nil || !zero.Allowed {
-			s.Fatal(show(zero), err)
-		}
-		refused, err := a.l.Allow(s.Context(), a.user, a.action)
-		if err != nil || refused.Allowed {
-			s.Fatal(show(refused), err)
-		}
-		for _, d := range []core.Decision{zero, refused} {
-			a.release(d)
-			a.renew(d, nil)
-		}
-		a.peek(busy(2, 0, time.Hour, time.Hour))
-		a.release(first)
-		a.peek(pass(2, 2, 0))
-	}},
-
-	{"limiters with other numbers of slots share them", func(s *script) {
-		s.f.stands(s)
-		large, small := s.of(core.InFlight(3).Lease(10*sec)), s.of(core.InFlight(1).Lease(10*sec))
-		first := large.taken(1)
-		s.at(1 * sec)
-		second := large.taken(2)
-		small.allow(1, busy(1, 0, 10*sec, 10*sec))
-		large.allow(1, busy(3, 0, 9*sec, 10*sec))
-		small.release(second)
-		small.allow(1, busy(1, 0, 9*sec, 9*sec))
-		small.release(first)
-		small.allow(1, pass(1, 0, 10*sec))
 	}},
 
 	{"an action within another takes no slot that it has", func(s *script) {
@@ -266,14 +181,6 @@ var slotRules = []promise{
 		within(busy(1, 0, 10*sec, 10*sec))
 		large.release(second)
 		within(pass(1, 0, 10*sec))
-	}},
-
-	{"what costs more than all slots never passes, even within an action whose lease has ended", func(s *script) {
-		a := s.of(core.InFlight(2).Lease(10 * sec))
-		first := a.taken(2)
-		s.at(20 * sec)
-		got, err := core.All(s.Context(), a.l.For("alice", "reply").Cost(3).Within(a.l, first))
-		a.check("Within", got, err, stop(2, 2, core.Never, 0))
 	}},
 
 	{"Reset frees all slots, and a Release afterwards none of another action", func(s *script) {

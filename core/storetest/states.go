@@ -23,30 +23,6 @@ var stateRules = []promise{
 		s.of(core.Funnel(16, core.Every(sec))).peek(pass(16, 13, 3*sec))
 	}},
 
-	{"a lowered max reads a longer history as if it were cut to the new max, and does not write it", each(func(s *script, m maker) {
-		large, small := s.of(m.make(5, 10*sec)), s.of(m.make(2, 10*sec))
-		large.allow(4, pass(5, 1, 10*sec))
-		small.allow(1, stop(2, 0, 10*sec, 10*sec))
-		small.allow(2, stop(2, 0, 10*sec, 10*sec))
-		small.peek(stop(2, 0, 10*sec, 10*sec))
-		large.allow(1, pass(5, 0, 10*sec))
-		large.peek(stop(5, 0, 10*sec, 10*sec))
-	}, slidingWindow, movingWindow, fixedWindow, elasticWindow)},
-
-	{"a lowered max waits until less than it counts", each(func(s *script, m maker) {
-		large, small := s.of(m.make(5, 10*sec)), s.of(m.make(2, 10*sec))
-		for i := range 4 {
-			s.at(time.Duration(i) * sec)
-			large.allow(1, pass(5, 4-i, 10*sec))
-		}
-		s.at(4 * sec)
-		small.allow(1, stop(2, 0, 8*sec, 9*sec))
-		small.allow(2, stop(2, 0, 9*sec, 9*sec))
-		s.at(12 * sec)
-		small.allow(1, pass(2, 0, 10*sec))
-		large.peek(pass(5, 3, 10*sec))
-	}, slidingWindow, movingWindow)},
-
 	{"a raised max has room at once", each(func(s *script, m maker) {
 		small, large := s.of(m.make(2, 10*sec)), s.of(m.make(3, 10*sec))
 		small.allow(2, pass(2, 0, 10*sec))

@@ -58,40 +58,6 @@ var turnRules = []promise{
 		}
 	}},
 
-	{"a shadow meter reserves no turns", func(s *script) {
-		s.f.stands(s)
-		shadow := core.Funnel(1, core.Every(time.Hour))
-		a := s.of(core.Funnel(10, core.Every(10*sec)), shadow.Shadow())
-		a.ahead(time.Hour, because(core.ReasonNear, pass(10, 9, 10*sec)))
-		a.ahead(time.Hour, because(core.ReasonShadowed, pass(10, 8, 20*sec)))
-		a.ahead(time.Hour, because(core.ReasonShadowed, pass(10, 7, 30*sec)))
-		s.at(time.Hour)
-		a.allow(1, because(core.ReasonNear, pass(10, 9, 10*sec)))
-	}},
-
-	{"a turn that is a part of a microsecond ahead is reserved", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.Funnel(7, core.Per(7, 2*sec)))
-		a.allow(3, pass(7, 4, 857_143*usec))
-		s.at(857_142 * usec) // 6/7 us of the debt are left
-		a.allow(6, pass(7, 0, 1_714_287*usec))
-		a.allow(1, stop(7, 0, usec, 1_714_287*usec))
-		a.ahead(usec, pass(7, 0, 2_000_001*usec))
-		a.allow(1, stop(7, 0, 285_716*usec, 2_000_001*usec))
-	}},
-
-	{"a bucket with Initial is forgotten ForgetAfter after the last turn", func(s *script) {
-		s.f.stands(s)
-		a := s.of(core.TokenBucket(2, core.Per(7, sec)).Initial(1).ForgetAfter(sec))
-		a.allow(1, pass(2, 0, 285_715*usec))
-		a.ahead(sec, pass(2, 0, 428_572*usec)) // in 142,857 1/7 us
-		a.allow(1, stop(2, 0, 285_715*usec, 428_572*usec))
-		s.at(1_142_858*usec - usec)
-		a.peek(pass(2, 2, 0))
-		s.at(1_142_858 * usec)
-		a.peek(pass(2, 1, 142_858*usec))
-	}},
-
 	{"a bucket with Initial whose turns move back with the clock is forgotten as long after the last turn", func(s *script) {
 		a := s.of(core.TokenBucket(2, core.Every(10*sec)).Initial(1).ForgetAfter(25 * sec))
 		s.at(1000 * sec)
@@ -103,17 +69,5 @@ var turnRules = []promise{
 		a.peek(pass(2, 2, 0))
 		s.at(535 * sec)
 		a.peek(pass(2, 1, 10*sec))
-	}},
-
-	{"reserved turns stay as far off as they were if the clock steps back", func(s *script) {
-		a := s.of(core.Funnel(2, core.Every(10*sec)))
-		s.at(1000 * sec)
-		a.allow(2, pass(2, 0, 20*sec))
-		a.ahead(time.Minute, pass(2, 0, 30*sec))
-		s.at(500 * sec)
-		a.peek(stop(2, 0, 20*sec, 30*sec))
-		a.allow(1, stop(2, 0, 20*sec, 30*sec))
-		s.at(520 * sec)
-		a.allow(1, pass(2, 0, 20*sec))
 	}},
 }

@@ -57,29 +57,6 @@ var windowRules = []promise{
 		a.peek(pass(2, 2, 0))
 	}, slidingWindow, movingWindow, refusedWindow)},
 
-	{"two actions in one instant are two", each(func(s *script, m maker) {
-		a := s.of(m.make(2, 10*sec))
-		a.allow(1, pass(2, 1, 10*sec))
-		a.allow(1, pass(2, 0, 10*sec))
-		a.peek(stop(2, 0, 10*sec, 10*sec))
-	}, slidingWindow, movingWindow, refusedWindow, fixedWindow, elasticWindow)},
-
-	{"a cost waits until as many actions have left the window", each(func(s *script, m maker) {
-		a := s.of(m.make(5, 10*sec))
-		for i := range 5 {
-			s.at(time.Duration(i) * sec)
-			a.allow(1, pass(5, 4-i, 10*sec))
-		}
-		s.at(5 * sec)
-		a.allow(3, stop(5, 0, 7*sec, 9*sec))
-		s.at(12*sec - usec)
-		a.allow(3, stop(5, 2, usec, 2*sec+usec))
-		s.at(12 * sec)
-		a.allow(3, pass(5, 0, 10*sec))
-		s.at(14 * sec)
-		a.allow(2, pass(5, 0, 10*sec))
-	}, slidingWindow, movingWindow)},
-
 	{"each of two hundred actions leaves at its own instant, and not before", each(func(s *script, m maker) {
 		const quota = 200
 		const period = quota * sec
@@ -98,15 +75,6 @@ var windowRules = []promise{
 			newest = s.now
 		}
 	}, slidingWindow, movingWindow, refusedWindow)},
-
-	{"a sliding or moving window does not record what it refuses", each(func(s *script, m maker) {
-		a := s.of(m.make(1, 10*sec))
-		a.allow(1, pass(1, 0, 10*sec))
-		s.at(9 * sec)
-		a.allow(1, stop(1, 0, sec, sec))
-		s.at(10 * sec)
-		a.allow(1, pass(1, 0, 10*sec))
-	}, slidingWindow, movingWindow)},
 
 	{"CountRefused records what it refuses, and keeps the newest max", func(s *script) {
 		a := s.of(countRefused(2, 10*sec))
@@ -135,35 +103,6 @@ var windowRules = []promise{
 		a.allow(3, pass(3, 0, 10*sec))
 	}},
 
-	{"with CountRefused a refused cost that leaves room is recorded too", func(s *script) {
-		a := s.of(countRefused(5, 10*sec))
-		a.allow(3, pass(5, 2, 10*sec))
-		s.at(4 * sec)
-		a.allow(3, stop(5, 0, 10*sec, 10*sec)) // two of the first stay, and three
-		s.at(10 * sec)
-		a.peek(pass(5, 2, 4*sec))
-	}},
-
-	{"CountRefused does not record what another limit refuses", func(s *script) {
-		counting := countRefused(5, 10*sec)
-		both, alone := s.of(counting, core.FixedWindow(1, 20*sec)), s.of(counting)
-		both.allow(1, by(1, pass(1, 0, 20*sec)))
-		s.at(1 * sec)
-		both.allow(1, by(1, stop(1, 0, 19*sec, 19*sec)))
-		alone.peek(pass(5, 4, 9*sec))
-	}},
-
-	{"CountRefused under a lowered max keeps as many as counted", func(s *script) {
-		large, small := s.of(countRefused(4, 10*sec)), s.of(countRefused(2, 10*sec))
-		for i := range 4 {
-			s.at(time.Duration(i) * sec)
-			large.allow(1, pass(4, 3-i, 10*sec))
-		}
-		s.at(4 * sec)
-		small.allow(1, stop(2, 0, 9*sec, 10*sec))
-		large.peek(stop(4, 0, 7*sec, 10*sec))
-	}},
-
 	{"a fixed window opens at the first admitted action and ends period later", func(s *script) {
 		a := s.of(core.FixedWindow(2, 10*sec))
 		a.peek(pass(2, 2, 0))
@@ -180,15 +119,6 @@ var windowRules = []promise{
 		a.allow(1, pass(2, 1, 10*sec))
 	}},
 
-	{"a fixed window lets twice max through across a boundary", func(s *script) {
-		a := s.of(core.FixedWindow(3, 10*sec))
-		a.allow(1, pass(3, 2, 10*sec))
-		s.at(10*sec - usec)
-		a.allow(2, pass(3, 0, usec))
-		s.at(10 * sec)
-		a.allow(3, pass(3, 0, 10*sec))
-	}},
-
 	{"every attempt moves the end of an elastic window, a refused one too", func(s *script) {
 		a := s.of(core.ElasticWindow(2, 10*sec))
 		a.allow(1, pass(2, 1, 10*sec))
@@ -202,34 +132,5 @@ var windowRules = []promise{
 		a.peek(stop(2, 0, usec, usec))
 		s.at(35*sec - usec)
 		a.allow(1, pass(2, 1, 10*sec))
-	}},
-
-	{"a refusal moves the end of an elastic window and not the count", func(s *script) {
-		a := s.of(core.ElasticWindow(5, 10*sec))
-		a.allow(3, pass(5, 2, 10*sec))
-		s.at(5 * sec)
-		a.allow(3, stop(5, 2, 10*sec, 10*sec))
-		s.at(6 * sec)
-		a.allow(2, pass(5, 0, 10*sec))
-	}},
-
-	{"another limit's refusal does not move an elastic window", func(s *script) {
-		elastic := core.ElasticWindow(5, 10*sec)
-		both, alone := s.of(elastic, core.FixedWindow(1, 20*sec)), s.of(elastic)
-		both.allow(1, by(1, pass(1, 0, 20*sec)))
-		s.at(5 * sec)
-		both.allow(1, by(1, stop(1, 0, 15*sec, 15*sec)))
-		alone.peek(pass(5, 4, 5*sec))
-		s.at(10 * sec)
-		alone.peek(pass(5, 5, 0))
-	}},
-
-	{"an elastic window that refuses moves, whatever other limits do", func(s *script) {
-		elastic := core.ElasticWindow(1, 10*sec)
-		both, alone := s.of(elastic, core.FixedWindow(1, 20*sec)), s.of(elastic)
-		both.allow(1, by(1, pass(1, 0, 20*sec)))
-		s.at(5 * sec)
-		both.allow(1, by(1, stop(1, 0, 15*sec, 15*sec)))
-		alone.peek(stop(1, 0, 10*sec, 10*sec))
 	}},
 }
