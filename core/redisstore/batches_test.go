@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,66 +147,5 @@ func TestCostlyChargesDoNotPileUp(t *testing.T) {
 	within(t, "cheap charges go together", func() bool { return fullest(1) > 10 })
 	if n := fullest(5000); n != 1 {
 		t.Errorf("%d charges of 5,000 units each were in one run", n)
-	}
-}
-
-// shared is how many charges, of so many limits each, were in the fullest run of the
-// script that had key in it.
-func shared(commands [][]string, key string, limits int) (most int) {
-	for _, c := range commands {
-		if slices.Contains(c, key) {
-			n := 0
-			_, _ = fmt.Sscan(c[2], &n)
-			n /= limits
-			last := c[len(c)-1]
-			if takes(c) {
-				last = c[len(c)-2]
-			}
-			for _, repeats := range strings.Split(last, "*")[1:] {
-				_, times, _ := strings.Cut(repeats, ":")
-				again, _ := strconv.Atoi(times)
-				n += again
-			}
-			most = max(most, n)
-		}
-	}
-	return most
-}
-
-// A user who is many times in one run is decided each time after the last.
-func TestSameUserManyTimesInARun(t *testing.T) {
-	noLeak(t)
-	_, proxy := proxied(t)
-	store := reliable(t, proxy.Addr)
-	sets := [][]core.Limit{kinds}
-	for _, l := range kinds {
-		sets = append(sets, []core.Limit{l})
-	}
-	for s, set := range sets {
-		lim := core.Must(core.New(store, set...))
-		round := 0
-		within(t, "he is many times in a run", func() bool {
-			round++
-			who := fmt.Sprint(user, s, " ", round)
-			proxy.Commands()
-			var mu sync.Mutex
-			var left []int
-			together(64, func(int) {
-				d, err := lim.Allow(t.Context(), who, action)
-				if err != nil {
-					t.Error(err)
-				}
-				if d.Allowed {
-					mu.Lock()
-					defer mu.Unlock()
-					left = append(left, d.Remaining)
-				}
-			})
-			slices.Sort(left)
-			if !slices.Equal(left, []int{0, 1, 2, 3, 4}) {
-				t.Errorf("%v: those who passed have %v left", set, left)
-			}
-			return t.Failed() || shared(proxy.Commands(), store.Key(who, action, set[0]), len(set)) > 5
-		})
 	}
 }
