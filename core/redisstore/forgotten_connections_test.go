@@ -20,6 +20,7 @@ import (
 // within half a second. Those to sentinels are not forgotten: the client asks them before it connects, on
 // connections of its own. Package batch has the same test of a single server, in which no time is spent.
 func TestConnectionsThatTheNetworkForgets(t *testing.T) {
+	redistest.Need(t, false)
 	type dialer = func(context.Context, string, string) (net.Conn, error)
 	for name, open := range map[string]func(dialer) (rdb redis.UniversalClient, addrs []string){
 		"Sentinel": func(dial dialer) (redis.UniversalClient, []string) {

@@ -17,6 +17,7 @@ import (
 // another one takes its place, Redis is killed and starts with its data, and at last without them. No interval has more actions than the limit, and
 // one across the last start at most twice as many.
 func TestLeaseFleet(t *testing.T) {
+	redistest.Need(t, false)
 	tests := []struct {
 		name    string
 		limit   core.Limit
