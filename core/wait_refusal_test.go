@@ -86,27 +86,6 @@ func TestWaitSaysThatAnActionNeverPasses(t *testing.T) {
 	}
 }
 
-// Callers of several processes who all wait for the same instant are no attempts either: all but one
-// are told to wait on.
-func TestOtherWaitersAreNotAttempts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := slow{memorystore.New(nil)}
-		ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
-		var wg sync.WaitGroup
-		for range 6 {
-			l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Second))).With(ban))
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				if d, err := l.Wait(ctx, "u", "a"); err != nil {
-					t.Errorf("%+v, %v", d, err)
-				}
-			})
-		}
-		wg.Wait()
-	})
-}
-
 // Waiters that ask because there was room, which another process has taken since, are not refused
 // either.
 func TestAWaiterThatLosesItsRoomIsNoAttempt(t *testing.T) {

@@ -102,18 +102,3 @@ func TestExpiredTrailsAreFreed(t *testing.T) {
 		t.Errorf("%d of 500 expired queues are still kept", kept)
 	}
 }
-
-// A queue that was long and has emptied needs no blocks.
-func TestAnEmptyQueueFreesItsBlocks(t *testing.T) {
-	c := &clock{}
-	s := newStore(nil, c.now, c.epoch)
-	l := core.Must(core.New(s, core.MovingWindow(10_000, time.Second)))
-	if d, err := l.AllowN(ctx, "u", "a", 10_000); err != nil || !d.Allowed {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	c.advance(time.Minute)
-	if d := allow(t, l, "u"); d.Remaining != 9_999 {
-		t.Errorf("%+v", d)
-	}
-	s.check(t)
-}

@@ -8,11 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
@@ -79,22 +77,6 @@ func TestHalfABodyIsNotRefunded(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A handler may give up before the silent client's ReadTimeout.
-func TestABodyThatIsStillReadIsNotRefunded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := core.Must(core.New(memory(), slidingFive))
-		reads := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) })
-		h := failedIsFree.Limit(limiter, keyfuncs.Everyone, keyfuncs.Action("x"))(http.TimeoutHandler(reads, time.Second, "late"))
-		body, client := io.Pipe()
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("POST", "/", body))
-		if d, err := limiter.Peek(t.Context(), "~everyone", "x"); err != nil || w.Code != 503 || d.Remaining != 4 {
-			t.Errorf("%d, %d remain, %v", w.Code, d.Remaining, err)
-		}
-		_ = client.Close()
-	})
 }
 
 // http2 is what a client sends for a request: the preface, its settings, and a stream of two frames.

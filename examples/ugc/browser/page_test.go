@@ -214,19 +214,6 @@ func within(t *testing.T, windows ...*window) {
 	}
 }
 
-func TestTwoWindowsOnOneServer(t *testing.T) {
-	inTwoFrameworks(t, func(t *testing.T, s *server) {
-		a, b := open(t, s.url), open(t, s.url)
-		within(t, a, b)
-		a.types("#text", "Seen by both.")
-		a.press("Post")
-		b.text(".post .text", "Seen by both.")
-		b.press("Hammer")
-		a.state("reply", "banned")
-		a.sees(button("Banned"))
-	})
-}
-
 func TestServersThatShareARedis(t *testing.T) {
 	redis := redistest.Start(t)
 	var windows []*window

@@ -319,34 +319,3 @@ func (s distant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.
 		return core.Decision{}, nil, ctx.Err()
 	}
 }
-
-// If MaxWait ends while the store decides, the request gets that decision: it is neither charged
-// and refused, nor a failure of the store.
-func testTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T, adapters []Adapter) {
-	for _, c := range []struct {
-		name  string
-		store func() core.Store
-	}{
-		{"a slow store", func() core.Store { return distant{memory(), 3 * time.Millisecond} }},
-		{"with a fallback", func() core.Store { return core.Fallback(distant{memory(), 3 * time.Millisecond}, memory()) }},
-	} {
-		for _, ad := range adapters {
-			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
-				log := Capture(t)
-				synctest.Test(t, func(t *testing.T) {
-					limiter := core.Must(core.New(c.store(), core.FixedWindow(1, time.Second)))
-					h := ad.Mount(App{Routes: []Route{{Limits: []Limit{{Limiter: limiter, Config: &nethttp.Config{MaxWait: time.Second}}}}}})
-					for i := range 9 {
-						if w := ask(h); w.StatusCode != 200 {
-							t.Errorf("request %d: %d", i+1, w.StatusCode)
-						}
-						time.Sleep(time.Millisecond)
-					}
-				})
-				if got := log.Take(ad.pkg()); got != nil {
-					t.Errorf("log: %q", got)
-				}
-			})
-		}
-	}
-}
