@@ -67,11 +67,11 @@ type Accepter interface {
 	Accept(limits []Limit) error
 }
 
-// An Amender is for authors of stores that can amend a charge: refund units of it, or release or renew its
-// slots of [InFlight]. A limiter with InFlight needs one.
+// An Amender is a [Store] that can amend a charge: refund units of it, or release or renew its slots
+// of [InFlight]. A limiter with InFlight needs one. [Limiter.Settle] calls Take for the units that an
+// action has cost above its estimate.
 type Amender interface {
-	// Take is that of [Store]. [Limiter.Settle] charges by it what an action has cost above its estimate.
-	Take(ctx context.Context, c Charge) (Decision, *Record, error)
+	Store
 
 	// Amend amends what a charge of one subject has taken, in one atomic step. [Record.Amend] does
 	// the work, and returns done.

@@ -29,31 +29,32 @@ type debt struct {
 
 func (*debt) form() Form { return FormMeter }
 
-// debt returns the debt of a state at an instant.
-func (r *Rule) debt(s State, now int64) debt {
+// debtOf returns the debt of a state at the instant now.
+func (r *Rule) debtOf(s State, now int64) debt {
 	if m, _ := s.Data.(*debt); m != nil && s.Expires > now {
 		return *m
 	}
-	left := r.left(s, now)
-	return debt{At: Span{now + left.Whole, left.Part}}
+	owed := r.owed(s, now)
+	return debt{At: Span{now + owed.Whole, owed.Part}}
 }
 
-// left returns the time until the debt of a state ends.
-func (r *Rule) left(s State, now int64) Span {
+// owed returns the time until the debt of a state ends.
+func (r *Rule) owed(s State, now int64) Span {
 	switch m, _ := s.Data.(*debt); {
 	case s.Expires <= now:
 		return r.Start
 	case m != nil:
-		return m.left(now)
+		return m.At.from(now)
 	}
 	return Span{s.Expires - now - min(int64(s.N), 1), int64(s.N)}
 }
 
-func (d debt) left(now int64) Span {
-	if d.At.Whole < now {
+// from returns the time from now to the instant a, or 0 if a is past.
+func (a Span) from(now int64) Span {
+	if a.Whole < now {
 		return Span{}
 	}
-	return Span{d.At.Whole - now, d.At.Part}
+	return Span{a.Whole - now, a.Part}
 }
 
 // state returns the state of a debt. forget is the instant at which a bucket with Initial is
@@ -88,33 +89,33 @@ func (*meter) load(r *Rule, d *decoder) State {
 }
 
 func (*meter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
-	left, bound := r.left(s, now), r.Burst
-	if s.Data != nil || left.exceeds(bound) {
+	owed, bound := r.owed(s, now), r.Burst
+	if s.Data != nil || owed.exceeds(bound) {
 		s, changed = r.correct(s, now)
-		left = r.left(s, now)
+		owed = r.owed(s, now)
 	}
 	if !r.Shadow { // nobody waits for a shadow rule
 		bound.Whole += a.Ahead
 	}
-	return s, a.Mode.forced() || cost <= r.Max && !left.add(r.Time(cost), r.Parts).exceeds(bound), changed
+	return s, a.Mode.forced() || cost <= r.Max && !owed.add(r.Time(cost), r.Parts).exceeds(bound), changed
 }
 
 // correct returns the state as it counts at now. It changes the state if the clock stepped back, or
 // if another limiter with a longer ForgetAfter wrote it.
 func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
-	d, forget := r.debt(s, now), min(s.Expires, now+r.ForgetAfter)
-	left, back := d.left(now), max(d.Turns, -d.Turns)-now
+	d, forget := r.debtOf(s, now), min(s.Expires, now+r.ForgetAfter)
+	owed, back := d.At.from(now), max(d.Turns, -d.Turns)-now
 	switch {
 	case back > 0: // reserved turns move back with the clock
 		d.At.Whole -= back
 		d.Turns, d.Refunds = int64(cmp.Compare(d.Turns, 0))*now, nil
-		forget, left = s.Expires-back, d.left(now)
-	case d.Turns == 0 && left.exceeds(r.Burst):
-		left, d.Refunds = r.Burst, nil
+		forget, owed = s.Expires-back, d.At.from(now)
+	case d.Turns == 0 && owed.exceeds(r.Burst):
+		owed, d.Refunds = r.Burst, nil
 	case d.Turns != 0 || r.ForgetAfter == 0 || forget == s.Expires:
 		return s, false
 	}
-	d.At = Span{now + left.Whole, left.Part}
+	d.At = Span{now + owed.Whole, owed.Part}
 	return d.state(r, forget, nil), true
 }
 
@@ -138,13 +139,13 @@ func (r *Rule) forced(next, owed Span, mode Mode) Span {
 }
 
 func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refund int64, _ State, changed bool) {
-	left := r.left(s, now)
-	next := left.add(r.Time(cost), r.Parts)
+	owed := r.owed(s, now)
+	next := owed.add(r.Time(cost), r.Parts)
 	if a.Mode.forced() {
-		next = r.forced(next, left, a.Mode)
+		next = r.forced(next, owed, a.Mode)
 	}
 	if s.Data != nil || r.ForgetAfter > 0 || next.exceeds(r.Burst) {
-		s, refund = r.chargeMore(s, left, next, now, a.Mode)
+		s, refund = r.chargeMore(s, owed, next, now, a.Mode)
 	} else {
 		s = State{Expires: now + next.Ceil(), N: uint32(next.Part)}
 	}
@@ -153,9 +154,9 @@ func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refu
 
 // chargeMore is charge for a state that has a debt in Data or needs one. It returns the number of
 // the last refund.
-func (r *Rule) chargeMore(s State, left, next Span, now int64, mode Mode) (_ State, refund int64) {
-	d, forget := r.debt(s, now), now+r.ForgetAfter
-	reserved := !mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
+func (r *Rule) chargeMore(s State, owed, next Span, now int64, mode Mode) (_ State, refund int64) {
+	d, forget := r.debtOf(s, now), now+r.ForgetAfter
+	reserved := !mode.forced() || d.Turns > 0 && owed.exceeds(r.Burst)
 	d.At, d.Turns = Span{now + next.Whole, next.Part}, 0
 	if next.exceeds(r.Burst) {
 		if d.Turns = now; !reserved {
@@ -173,21 +174,21 @@ func (r *Rule) chargeMore(s State, left, next Span, now int64, mode Mode) (_ Sta
 // refuse starts a bucket with Initial that has not been used.
 func (m *meter) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, _ int64, _ State, changed bool) {
 	if changed = record && s.Expires <= now; changed {
-		s = r.debt(s, now).state(r, now+r.ForgetAfter, nil)
+		s = r.debtOf(s, now).state(r, now+r.ForgetAfter, nil)
 	}
 	v, _ = m.read(r, now, cost, s)
 	return v, 0, s, changed
 }
 
 func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
-	left := r.left(s, now)
-	return numbers{Rest: left, Wait: r.Delay(left, r.Time(cost))}, 0
+	owed := r.owed(s, now)
+	return numbers{Rest: owed, Wait: r.Delay(owed, r.Time(cost))}, 0
 }
 
 // amend lowers the debt, as [Rule.Amend] describes. While turns are reserved, it refunds only the
 // last one. Refunding another one would let a later turn come too early.
 func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
-	d := r.debt(s, now)
+	d := r.debtOf(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
 	left := d.Refunds.limit(after, t.Reading.Detail)
 	if left.exceeds(d.At) { // the debt was lowered when the clock stepped back
@@ -196,7 +197,7 @@ func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, b
 	left.Whole -= now
 	before := d.At.Ceil()
 	drained := left.Whole < 0 || left == (Span{}) || before <= now
-	if drained || d.Turns > 0 && d.At != after && d.left(now).exceeds(r.Burst) {
+	if drained || d.Turns > 0 && d.At != after && d.At.from(now).exceeds(r.Burst) {
 		return s, false
 	}
 	give := r.Time(a.Units)
@@ -210,7 +211,7 @@ func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, b
 }
 
 func (*meter) save(r *Rule, b []byte, s State) []byte {
-	d, forget := r.debt(s, s.Expires-1), int64(0)
+	d, forget := r.debtOf(s, s.Expires-1), int64(0)
 	if r.ForgetAfter > 0 {
 		forget = s.Expires
 	}

@@ -40,7 +40,7 @@ func TestADrainedChargeIsNotRefunded(t *testing.T) {
 		{func() { p.refund(b, start+4*second) }, 9},
 	} {
 		step.do()
-		d := p.debt(p.state, start)
+		d := p.debtOf(p.state, start)
 		if got := d.At.Whole - start; got != step.want*second {
 			t.Errorf("the TAT is %d us after the start, want %d s", got, step.want)
 		}
@@ -60,7 +60,7 @@ func TestManyRefundsAtOnce(t *testing.T) {
 	p.refund(a, start+1) // a has 2 us left, so b's end is no later than 7 us after the start
 	p.charge(start+1, 10)
 	p.refund(b, start+4)
-	if got := p.debt(p.state, start).At.Whole - start; got != 14 {
+	if got := p.debtOf(p.state, start).At.Whole - start; got != 14 {
 		t.Errorf("the TAT is %d us after the start, want 14", got)
 	}
 }

@@ -245,4 +245,9 @@ func (g *grant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.R
 	return g.table.server.Take(ctx, c)
 }
 
+// Reset completes core.Amender.
+func (g *grant) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return g.table.server.Reset(ctx, user, action, limits)
+}
+
 var _ core.Amender = (*grant)(nil)

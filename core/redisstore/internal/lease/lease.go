@@ -25,12 +25,6 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
-// A Server is the store from which a table takes units.
-type Server interface {
-	core.Store
-	core.Amender
-}
-
 const (
 	shards       = 64
 	sweepEvery   = 10 * time.Millisecond // how often a full shard looks for idle holdings
@@ -40,7 +34,7 @@ const (
 // A Table is a store that decides by the units that it holds of a server's limits. Many goroutines
 // may use it at once.
 type Table struct {
-	server    Server
+	server    core.Amender  // units are taken from it
 	timeout   time.Duration // how long a caller waits
 	late      error         // the error after the timeout
 	room      int           // how many holdings a shard may have
@@ -58,7 +52,7 @@ const Room = 16_384
 
 // New makes an empty table with room for so many holdings. If there is no room for a holding, the
 // server decides. A caller waits at most for the timeout, and then gets the error late.
-func New(server Server, timeout time.Duration, late error, room int) *Table {
+func New(server core.Amender, timeout time.Duration, late error, room int) *Table {
 	return &Table{
 		server: server, timeout: timeout, late: late, room: room / shards,
 		seed: maphash.MakeSeed(), returning: make(chan struct{}, maxReturning),

@@ -12,18 +12,18 @@ import (
 
 // A counted server counts its decisions.
 type counted struct {
-	Server
+	core.Amender
 	decided atomic.Int64
 }
 
 func (s *counted) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.decided.Add(1)
-	return s.Server.Take(ctx, c)
+	return s.Amender.Take(ctx, c)
 }
 
 // A caller who waits for the lock until its lease has ended uses no unit of it.
 func TestALeaseEndsWhileACallerWaitsForTheLock(t *testing.T) {
-	store := &counted{Server: memorystore.New(nil)}
+	store := &counted{Amender: memorystore.New(nil)}
 	table := New(store, time.Second, nil, Room)
 	c := core.Charge{User: "alice", Action: "call", Terms: &core.Terms{Limits: []core.Limit{core.MovingWindow(1_000_000, 10*time.Second).Leased(time.Second)}}}
 	c.Cost = 1

@@ -22,18 +22,11 @@ const (
 	perRow = 4
 )
 
-// A Server is the store whose refusals are repeated. It returns a record with every refusal, for
-// the readings.
-type Server interface {
-	core.Store
-	core.Amender
-}
-
 // A Cache is a store that repeats recent refusals of a server. A keyed hash gives each user a row.
 // So a user with many refusals displaces only refusals of the few users in the same row. Many
 // goroutines may use a Cache at once.
 type Cache struct {
-	server Server
+	server core.Amender // each of its refusals has a record, for its readings
 	now    func() time.Duration
 	off    bool
 	seeds  [2]maphash.Seed
@@ -42,7 +35,7 @@ type Cache struct {
 
 // New makes an empty cache. now returns the time that has passed in this process. If off is true,
 // the cache repeats nothing.
-func New(server Server, now func() time.Duration, off bool) *Cache {
+func New(server core.Amender, now func() time.Duration, off bool) *Cache {
 	return &Cache{server: server, now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
