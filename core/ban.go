@@ -67,7 +67,7 @@ func (p BanPolicy) extend(l *Limiter) error {
 	if l.ban() != nil {
 		return configError("core: With: the limiter has a BanPolicy already; give one")
 	}
-	if admitsNothing(enforced(l.limits)) {
+	if l.smallest == 0 {
 		return errNothing("With", "a BanPolicy")
 	}
 	p.ForgetAfter = cmp.Or(p.ForgetAfter, defaultBanForgets)

@@ -47,7 +47,7 @@ import (
 type OnlyFailures struct{}
 
 func (OnlyFailures) extend(l *Limiter) error {
-	if admitsNothing(enforced(l.limits)) {
+	if l.smallest == 0 {
 		return errNothing("With", "OnlyFailures")
 	}
 	l.limits = slices.Clone(l.limits)

@@ -21,7 +21,7 @@ import (
 type Limiter struct {
 	store      Store
 	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
-	smallest   int64   // the least enforced quota: a higher cost can never pass
+	smallest   int64   // the least enforced quota, 0 for Nothing: a higher cost can never pass
 	portioned  int64   // see portionedUntil
 	refundable bool
 	terms      [machine.ModeForce + 1]*Terms // of its charges, by their mode
@@ -57,10 +57,10 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 			}
 		}
 	}
-	if admitsNothing(enforced(l.limits)) && len(enforced(l.limits)) > 1 {
+	l.smallest, l.portioned = least(enforced(l.limits)), portionedUntil(l.limits)
+	if l.smallest == 0 && len(enforced(l.limits)) > 1 {
 		return nil, errNothing("New", "another limit")
 	}
-	l.smallest, l.portioned = least(enforced(l.limits)), portionedUntil(l.limits)
 	if shortestLease(l.limits) > 0 {
 		l.slotWaiters = newSlotWaiters()
 		l.refundable = true // a slot is freed by a receipt
@@ -127,9 +127,6 @@ func least(limits []Limit) int64 {
 func errNothing(call, what string) error {
 	return configError(fmt.Sprintf("core: %s: Nothing() refuses every action, so %s would have no effect; remove one of the two", call, what))
 }
-
-// admitsNothing reports whether one of enforced limits is Nothing.
-func admitsNothing(enforced []Limit) bool { return least(enforced) == 0 }
 
 // An Option is what [Limiter.With] adds: a [BanPolicy], [OnlyFailures] or [Refundable].
 type Option interface {
