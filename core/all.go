@@ -1,6 +1,7 @@
 package core
 
-// All and PeekAll: several subjects, decided in one step, or one after the other if the store cannot do that.
+// All and PeekAll decide about several subjects: in one step, or one after the other if the store
+// cannot do that.
 
 import (
 	"cmp"
@@ -12,34 +13,35 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// All reports whether all subjects may act now. If all may, each is charged. Otherwise none is
-// charged:
+// All reports whether all subjects may act now. If all may, All charges each of them. Otherwise it
+// charges none of them:
 //
 //	d, err := core.All(ctx, perUser.For("alice", "post"), perOrg.For("7", "org-post"))
 //
-// If both had the same action, user 7 and organization 7 would share counts and bans.
+// If both subjects had the same action, user 7 and organization 7 would share counts and bans.
 //
-//   - The decision is that of the subject that binds: Decision.Subject is its index.
-//   - A subject that refuses records its refusal as [Limiter.Allow] does, for its [BanPolicy] too.
-//     The other subjects record nothing. If the cost of any subject can never pass, no subject
-//     records.
+//   - Decision.Subject is the index of the subject that the decision is about.
+//   - A subject that refuses records its refusal as [Limiter.Allow] does, also for its [BanPolicy].
+//     The other subjects record nothing. If the cost of a subject can never pass, no subject
+//     records a refusal.
 //   - If one of the limiters is [Refundable], [Limiter.Refund] of any of the limiters gives back
 //     the charges of all subjects.
-//   - All limiters have one store: see [Limiter.SharesStore]. No two subjects share a state.
-//     Otherwise the error matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
+//   - All limiters must have one store: see [Limiter.SharesStore]. No two subjects may share a
+//     state. Otherwise the error matches [ErrConfig]. The other errors are those of
+//     [Limiter.AllowN].
 //
 // In process, and on one Redis server, the decision is one atomic step. On a Cluster the subjects
-// may be on different servers, unless redisstore.Options.Tag keeps a user and their organization
-// together. A store that cannot decide about all subjects in one step does this:
-//   - It looks at all subjects. If one refuses, that refusal is recorded, and nothing is charged.
-//   - If all have room, it charges one after the other, and begins with the one that has the least
-//     room.
-//   - If one then refuses, because another caller was faster, or fails, All gives back the charges
-//     made so far, and the refusal is not recorded.
+// may be on different servers. With redisstore.Options.Tag a user and their organization are on one
+// server. If the store cannot decide about all subjects in one step, All takes these steps:
+//  1. It peeks at all subjects. If one refuses, that refusal is recorded, and nothing is charged.
+//  2. If all have room, All charges one after the other. It begins with the subject that has the
+//     least room.
+//  3. If a subject then refuses, because another caller was faster, All gives back the charges made
+//     so far. The refusal is not recorded. All also gives the charges back if the store fails.
 //
-// So no limit is exceeded. Until a charge has been given back, other callers may be refused for it.
-// If it cannot be given back, for example because the process ends, it stays. A store that can
-// neither decide in one step nor refund returns an error that matches ErrConfig.
+// So no limit is exceeded. Until a charge has been given back, other callers may be refused because
+// of it. A charge stays if it cannot be given back, for example because the process ends. If the
+// store can neither decide in one step nor refund, the error matches ErrConfig.
 func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	if err = checkSubjects(ctx, subjects); err == nil {
 		err = decide(ctx, machine.Ask{}, subjects, &d)
@@ -48,7 +50,7 @@ func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 }
 
 // PeekAll reports whether [All] would allow, and the present numbers. It charges and writes
-// nothing. A subject with a cost of 0 is decided as if its cost were 1.
+// nothing. If the cost of a subject is 0, PeekAll decides as if the cost were 1.
 func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
@@ -61,7 +63,7 @@ func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	return d, err
 }
 
-// checkSubjects is for the arguments of All.
+// checkSubjects returns the error of subjects about which All cannot decide.
 func checkSubjects(ctx context.Context, subjects []Subject) error {
 	if len(subjects) == 0 {
 		return configError("core: All: no subjects; give at least one, such as limiter.For(user, action)")
@@ -84,8 +86,8 @@ func checkSubjects(ctx context.Context, subjects []Subject) error {
 	return nil
 }
 
-// decide decides about subjects that checkSubjects has found valid. A cost of 0 is not charged, and only a ban
-// refuses it.
+// decide decides about subjects that checkSubjects has accepted. A subject with a cost of 0 is not
+// charged, and only a ban refuses it.
 func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decision) (err error) {
 	for i := range subjects {
 		if subjects[i].cost == 0 {
@@ -109,7 +111,7 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 		*d = Decision{}
 		return err
 	}
-	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
+	if d.Subject < 0 || d.Subject >= len(subjects) { // a foreign store may set any index
 		d.Subject = 0
 	}
 	if r != nil {
@@ -118,7 +120,7 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 	return nil
 }
 
-// decideFree decides about subjects of which some cost nothing. It asks those first.
+// decideFree decides about subjects if some have a cost of 0. It asks about those first.
 func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decision, err error) {
 	var charged []Subject
 	var at []int
@@ -155,14 +157,15 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 
 var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a core.Joiner or a core.Amender")
 
-// inTurn looks at all subjects of a charge, and then charges one after the other, each with a
-// receipt. It ends at the first that refuses.
+// inTurn decides about the subjects of a charge one after the other. It peeks at all of them, and
+// then charges each one, with a receipt, until a subject refuses.
 //
-// A charge that is given back fills a limit for an instant. A ban must not count a refusal that
-// such a charge has caused. So the subjects are charged in the order of what was seen. One that
-// refuses comes first: its refusal is recorded before any other subject is charged. Then come those
-// that had room, the one with the least room first. If one of these refuses, another caller was
-// faster, and the refusal is not recorded.
+// A charge that is given back has filled a limit for a moment. If such a charge causes a refusal,
+// the refusal must not count towards a ban. So inTurn charges the subjects in this order:
+//   - First come the subjects that the peek has refused. The first refusal is recorded before any
+//     subject is charged.
+//   - Then come the subjects with room, the one with the least room first. If one of them refuses,
+//     another caller was faster, and the refusal is not recorded.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
 	if c.Writes() && !amends(subjects[0].limiter.store) {
 		return Decision{}, errApart
@@ -204,7 +207,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 			err = subjects[i].limiter.take(ctx, &alone, &d)
 		}
 		r := d.receipt
-		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
+		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the store Shadow allows what it has refused
 		switch {
 		case err != nil || refused || d.Source == SourceNone:
 		case r == nil || r.By == nil:
@@ -230,21 +233,21 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 			r.next, d.receipt = d.receipt, r
 		}
 	}
-	charged = nil // they stay
+	charged = nil // nothing is given back
 	return d, nil
 }
 
-// apart is the charge of the i-th subject alone, with terms of its own.
+// apart returns the charge of the i-th subject alone. Its terms are a copy.
 func apart(c *Charge, i int) Charge {
 	p, t := c.Part(i), *c.Terms
 	t.Limits, t.More = p.Limits, nil
 	return Charge{p.User, p.Action, p.Cost, &t}
 }
 
-// lookAt peeks at all subjects at the same time.
+// lookAt peeks at all subjects concurrently.
 func lookAt(ctx context.Context, c *Charge, subjects []Subject) ([]Decision, error) {
 	n := len(subjects)
-	charges, limiters := make([]Charge, n), make([]*Limiter, n) // or each call of All would allocate, for the goroutines
+	charges, limiters := make([]Charge, n), make([]*Limiter, n) // copies for the goroutines, so that calls of All without them do not allocate
 	for i := range n {
 		charges[i] = apart(c, i)
 		if charges[i].Receipt = false; charges[i].Writes() {
@@ -264,7 +267,7 @@ func lookAt(ctx context.Context, c *Charge, subjects []Subject) ([]Decision, err
 	asked.Wait()
 	for _, v := range panics {
 		if v != nil {
-			panic(v) // in the caller's goroutine
+			panic(v) // in the caller's goroutine, as any panic of a store
 		}
 	}
 	return looks, cmp.Or(errs...)

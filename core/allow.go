@@ -1,6 +1,7 @@
 package core
 
-// The calls of a limiter about one user and action: from the arguments to the store and back.
+// A limiter's calls about one user and one action: they check the arguments, ask the store, and
+// keep the receipt.
 
 import (
 	"context"
@@ -11,9 +12,12 @@ import (
 
 // Allow reports whether user may do action now. If the action is allowed, Allow charges one unit.
 //
-// An error means that there is no decision. The error is [ErrNoUser], [ErrNoAction], the error of
-// ctx if ctx was done, or the store's error. If a limit is an [InFlight], the call does not end
-// with ctx, because it could take a slot that no caller knows of. The store's own timeout ends it.
+// If Allow returns an error, there is no decision. The error is [ErrNoUser], [ErrNoAction], the
+// error of ctx if ctx was done, or the store's error. If the limiter is zero or ctx is nil, the
+// error matches [ErrConfig].
+//
+// If the limiter has an [InFlight], the call of the store does not end with ctx. Otherwise the
+// store could take a slot for a caller that has left. The store's own timeout ends the call.
 func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
 	err = l.allow(ctx, user, action, 1, &d)
 	return d, err
@@ -21,18 +25,20 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of the units or none.
 // These costs are special:
-//   - Above the quota of a limit: the action is refused with [Never], and nothing is written.
-//   - 0: the action is allowed unless the user is banned. The numbers are those of [Limiter.Peek].
-//     If Peek would refuse, they come without its RetryAfter and Reason.
-//   - Negative: the error is [ErrCost].
-//   - Above 1,000,000 and within the quota of a [MovingWindow]: the error is [ErrCost], because
-//     writing so many units would delay all users.
+//   - If n is above the quota of a limit that is enforced, the action is refused, RetryAfter is
+//     [Never], and nothing is written.
+//   - If n is 0, only a ban refuses the action. The numbers are those of [Limiter.Peek]. If Peek
+//     would refuse, RetryAfter is 0 and Reason is empty instead.
+//   - If n is negative, the error is [ErrCost].
+//   - If n is above 1,000,000 and within the quota of a [MovingWindow], the error matches
+//     [ErrCost], because writing so many units would delay all users.
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	err = l.allow(ctx, user, action, n, &d)
 	return d, err
 }
 
-// allow is AllowN. It fills in d, which a caller returns without a further copy.
+// allow does the work of AllowN. It fills in the caller's d, because a returned Decision is copied
+// once more.
 func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
 	switch err = l.check(ctx, user, action, n); {
 	case err != nil:
@@ -44,7 +50,7 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	return err
 }
 
-// check is for the arguments of a call.
+// check returns the error of a call with invalid arguments, or with a ctx that is done.
 func (l *Limiter) check(ctx context.Context, user, action string, cost int) error {
 	switch {
 	case l == nil || l.store == nil:
@@ -65,13 +71,14 @@ func (l *Limiter) check(ctx context.Context, user, action string, cost int) erro
 	return nil
 }
 
-// take asks the store, and fills in d. If the store returns an error, its decision is ignored.
+// take has the store decide a charge of one subject, and fills in d. If the store returns an error,
+// take ignores the store's decision.
 func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
 	if l.slotWaiters != nil {
 		ctx = c.outlives(ctx)
 	}
 	var r *Record
-	// What has just been written is read as it was written: a copy in larger parts would wait for that.
+	// The caller has just written the fields one by one. To copy them in larger parts would be slower.
 	if *d, r, err = l.store.Take(ctx, Charge{c.User, c.Action, c.Cost, c.Terms}); err != nil {
 		*d = Decision{}
 	} else if r != nil {
@@ -80,11 +87,11 @@ func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) 
 	return err
 }
 
-// keep makes the record of a charge the receipt of its decision, with a receipt for each subject.
-// subjects is nil if the limiter asked about one.
+// keep makes the record of a charge the receipt of d. If the charge has several subjects, the
+// receipt is a list with a record for each. subjects is nil if the limiter asked about one.
 func (l *Limiter) keep(r *Record, subjects []Subject, d *Decision) {
 	switch {
-	case !d.Allowed || !r.admitted: // a decorator may allow what was refused
+	case !d.Allowed || !r.admitted: // nothing was charged, also if a decorator allows the refused action
 		return
 	case len(r.More) == 0:
 		d.receipt = r
@@ -111,9 +118,9 @@ func (l *Limiter) keep(r *Record, subjects []Subject, d *Decision) {
 	}
 }
 
-// outlives returns the context of a charge that takes slots. It does not end with the caller.
-// Otherwise slots could be taken that no caller knows of, and they would stay taken until their
-// leases end.
+// outlives returns the context for a charge that may take slots. It does not end with the caller's
+// context. Otherwise the store could take slots for a caller that has left, and they would stay
+// taken until their leases end.
 func (c *Charge) outlives(ctx context.Context) context.Context {
 	if c.Mode.NeedsRoom() && c.Writes() {
 		return context.WithoutCancel(ctx)
@@ -121,8 +128,8 @@ func (c *Charge) outlives(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Peek reports whether one action would pass, and the present numbers. It charges nothing
-// and writes nothing.
+// Peek reports whether an action of one unit would pass, and the present numbers. It charges and
+// writes nothing. The errors are those of [Limiter.Allow].
 func (l *Limiter) Peek(ctx context.Context, user, action string) (d Decision, err error) {
 	if err = l.check(ctx, user, action, 1); err == nil {
 		err = l.take(ctx, &Charge{user, action, 1, l.terms[machine.ModePeek]}, &d)
@@ -130,8 +137,8 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (d Decision, er
 	return d, err
 }
 
-// Status returns what is left of every limit for user and action, and the ban if there
-// is one. It charges and writes nothing. The errors are those of [Limiter.Peek].
+// Status returns what is left of every limit for user and action, and the user's ban if the limiter
+// has a [BanPolicy]. It charges and writes nothing. The errors are those of [Limiter.Allow].
 func (l *Limiter) Status(ctx context.Context, user, action string) (Status, error) {
 	if err := l.check(ctx, user, action, 1); err != nil {
 		return Status{}, err
@@ -143,7 +150,8 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 	return l.statusOf(&d, r), nil
 }
 
-// look asks the store whether one action would pass, and for the record of that. It may be nil.
+// look asks the store whether an action of one unit would pass. It also returns the store's record,
+// which is nil if the store makes none.
 func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, r *Record, err error) {
 	if d, r, err = l.store.Take(ctx, Charge{user, action, 1, l.status}); err != nil {
 		return Decision{}, nil, err
@@ -152,7 +160,7 @@ func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, r 
 	return d, r, nil
 }
 
-// allowNothing decides a cost of 0, which only a ban refuses.
+// allowNothing decides about an action with a cost of 0, which only a ban refuses.
 func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
 	d, r, err := l.look(ctx, user, action)
 	switch {
@@ -167,11 +175,13 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decisi
 	return d, err
 }
 
-// Surcharge charges up to n units for an action that has already happened, such as a wrong
-// password. It is always allowed, ignores a [BanPolicy], and returns the numbers after the charge.
-// If a limit has room for less than n units, Surcharge charges what there is room for, down to the
-// last fraction of a unit. It does not extend a full ElasticWindow, and records nothing in a full
-// SlidingWindow with CountRefused. If n is less than 1, the error matches [ErrCost].
+// Surcharge charges up to n units for an action that has already happened, such as a login attempt
+// with a wrong password. No limit and no [BanPolicy] refuses it. It returns the numbers after the
+// charge.
+//
+// If a limit has room for less than n units, Surcharge fills the limit up, to the last fraction of
+// a unit. It does not extend a full ElasticWindow, and records nothing in a full SlidingWindow with
+// CountRefused. If n is less than 1, the error matches [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
 		return d, costError("core: Surcharge: the cost is less than 1")
@@ -187,7 +197,8 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	return d, err
 }
 
-// portion is how many of n units one call charges, if calls before it have charged so many.
+// portion returns how many of n units the next call of the store charges, after earlier calls have
+// charged so many. Only the first portioned units are charged in portions.
 func portion(n, charged, portioned int64) int64 {
 	if charged < portioned {
 		return min(n, mostUnits)
@@ -195,8 +206,9 @@ func portion(n, charged, portioned int64) int64 {
 	return n
 }
 
-// Reset deletes the state of this limiter's limits for user and action, in every store that may
-// keep it. Other limiters that share the state start anew too. A ban stays: see [Limiter.Unban].
+// Reset deletes the states of this limiter's limits for user and action. Each limit then begins as
+// for a new user, also for other limiters that share the state. If the store wraps several stores,
+// as [Fallback] does, Reset deletes the states in all of them. A ban stays: see [Limiter.Unban].
 func (l *Limiter) Reset(ctx context.Context, user, action string) error {
 	if err := l.check(ctx, user, action, 1); err != nil {
 		return err

@@ -8,14 +8,14 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Charge is for authors of stores, as are its methods. It is the question that a limiter asks its
-// store: may User do Action, by all limits of the limiter? Its fields differ from call to call. It
-// points to [Terms], which the charges of one limiter share.
+// A Charge and its methods are for authors of stores. A Charge asks the store to charge Cost to all
+// limits of a limiter, for User and Action, if the limits have room. The charges of one limiter
+// share [Terms].
 type Charge struct {
 	User, Action string // a limit with PerUser ignores the action
 	Cost         int64  // units, at least 1
 
-	*Terms // nobody writes to them
+	*Terms // shared, so they must not be changed
 }
 
 // Terms are for authors of stores. They are the part of a charge that many charges share, so they
@@ -25,27 +25,30 @@ type Charge struct {
 //	terms.Ahead = 0
 //	c.Terms = &terms
 type Terms struct {
-	// Limits are the enforced limits, then the shadow limits, then the limit of the ban policy. All
-	// charges of one limiter have the same slice: see [SameLimits]. Stores keep the slice and
-	// recognise it by its address. So never change its elements once a charge has had it. A
-	// decorator that changes a limit makes a new slice, and keeps that for the next charge.
+	// Limits are the enforced limits, then the shadow limits, then the limit of the ban policy. The
+	// charges of one limiter share the slice. Only a [Limiter.Surcharge] leaves out the ban
+	// policy's limit.
+	//
+	// A store may keep the slice and recognise it by its address: see [SameLimits]. So the elements
+	// must not be changed. A decorator that changes a limit makes a new slice, and uses the same
+	// new slice for the next charge.
 	Limits []Limit
 
-	// Ask says what the charge may change. It is the same for all limits. Ahead is set only
-	// together with Receipt, and only if one limit is enforced. Ban is set only if Limits is the
-	// ban policy's limit alone.
+	// Ask says what the charge may change. It holds for all limits. If Ahead is set, Receipt is set
+	// too, and one limit is enforced. If Ban is set, Limits has only the limit of the ban policy.
 	machine.Ask
 
-	// Receipt asks for a [Record].
+	// Receipt asks the store for a [Record].
 	Receipt bool
 
-	// More are the subjects of a call of [All] but for the first. All subjects are decided in one
-	// atomic step at one instant. Only a store that is a [Joiner] gets charges with More. In the
-	// entries and readings of a charge, those of its own limits come first, and then those of More.
+	// More has the second and all further subjects of a call of [All]. The store decides about all
+	// subjects in one atomic step, at one instant. Only a [Joiner] gets charges with More. The
+	// entries and readings of a charge are in this order: first those of Limits, and then those of
+	// each subject in More.
 	More []Part
 }
 
-// A Part is for authors of stores. It is a subject of a charge: a user, an action, a cost and
+// A Part is for authors of stores. It is one subject of a charge: a user, an action, a cost and
 // limits.
 type Part struct {
 	User, Action string
@@ -53,14 +56,15 @@ type Part struct {
 	Limits       []Limit
 }
 
-// SameLimits reports whether two charges have the limits of one limiter. It compares the addresses
-// of the slices, and not the limits in them.
+// SameLimits reports whether a and b are one slice, as the limits of charges of one limiter are. It
+// compares the address and the length, and not the limits.
 func SameLimits(a, b []Limit) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Part returns the i-th subject of the charge: 0 is the charge's own, and then come those of More.
-// If there is no i-th subject, it returns the charge's own.
+// Part returns the i-th subject of the charge. The first one, with the index 0, is the charge's
+// own, and the others are those of More. If there is no i-th subject, Part returns the charge's
+// own.
 func (c *Charge) Part(i int) Part {
 	if i > 0 && i <= len(c.More) {
 		return c.More[i-1]
@@ -68,8 +72,7 @@ func (c *Charge) Part(i int) Part {
 	return Part{c.User, c.Action, c.Cost, c.Limits}
 }
 
-// Parts returns the subjects of the charge, with their indices: the charge's own, and then those of
-// More.
+// Parts iterates over the subjects of the charge with their indices, as [Charge.Part] counts them.
 func (c *Charge) Parts() iter.Seq2[int, Part] {
 	return func(yield func(int, Part) bool) {
 		for i := 0; i <= len(c.More) && yield(i, c.Part(i)); i++ {
@@ -77,8 +80,8 @@ func (c *Charge) Parts() iter.Seq2[int, Part] {
 	}
 }
 
-// Writes reports whether the charge may change a state. A Peek may not. Neither may a charge whose
-// cost is above the quota of an enforced limit, because it is refused with [Never].
+// Writes reports whether the charge may change a state. A Peek may not. A charge that needs room
+// may not if its cost is above the quota of an enforced limit, because it is refused with [Never].
 func (c *Charge) Writes() bool {
 	if !c.Mode.NeedsRoom() {
 		return c.Mode != machine.ModePeek
@@ -102,8 +105,8 @@ func aboveQuota(limits []Limit, cost int64) bool {
 }
 
 // Check brings the entries to the instant now, in microseconds on the store's clock. There is one
-// entry for each limit, in the order of the limits. passes says whether all enforced limits have
-// room.
+// entry for each limit, in the order of the limits. The result passes is true if all enforced
+// limits have room.
 func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	passes = true
 	limits, cost := c.Limits, c.Cost
@@ -120,16 +123,20 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	}
 }
 
-// Commit charges the entries as [Charge.Check] left them, and fills in d, which is zero before: to return it would
-// copy it twice more, 4 of 105 ns. If the charge asks for a receipt, it returns a [Record]. passes is the result of
-// Check.
-//   - If the charge passes, all limits are charged.
-//   - If it does not, each limit that records refusals and has no room records this one, unless the
-//     mode is [machine.ModePatient]. A ban policy counts only refusals by the limits of its own
-//     subject.
+// Commit decides about the entries that [Charge.Check] has brought to now, and fills in d. passes
+// is the result of Check. The Decision at d must be zero. If the charge asks for a receipt, Commit
+// returns a [Record].
 //
-// After Commit, the states of the entries marked Dirty must be written. If the charge does not
+//   - If the charge passes, all enforced limits are charged. The shadow limits are charged if all
+//     of them have room.
+//   - If the charge does not pass, each limit that has no room and records refusals records this
+//     one, unless the mode is [machine.ModePatient]. A ban policy records only refusals by the
+//     limits of its own subject.
+//
+// After Commit, the store must write the states of the entries marked Dirty. If the charge does not
 // write, no entry is marked: see [Charge.Writes].
+//
+// Commit does not return the Decision, because that would cost 4 of 105 ns.
 func (c *Charge) Commit(d *Decision, entries []machine.Entry, now int64, passes bool) (r *Record) {
 	writes := c.Mode != machine.ModePeek && (passes || c.Writes())
 	c.commit(d, c.Limits, c.Cost, entries, now, passes, writes)
@@ -145,7 +152,7 @@ func (c *Charge) Commit(d *Decision, entries []machine.Entry, now int64, passes 
 	return r
 }
 
-// commitMore is Commit for the further subjects, whose entries these are.
+// commitMore does the work of Commit for the subjects in More. Their entries begin with the first.
 func (c *Charge) commitMore(d *Decision, entries []machine.Entry, now int64, passes, writes bool) {
 	for i := range c.More {
 		p, one := &c.More[i], Decision{Subject: i + 1}
@@ -155,7 +162,7 @@ func (c *Charge) commitMore(d *Decision, entries []machine.Entry, now int64, pas
 	}
 }
 
-// commit is Commit for one subject, whose entries are the first ones.
+// commit does the work of Commit for one subject. Its entries are the first ones.
 func (c *Charge) commit(d *Decision, limits []Limit, cost int64, entries []machine.Entry, now int64, passes, writes bool) {
 	d.Allowed, d.Source = true, SourceStore
 	for i := range limits {
@@ -166,7 +173,7 @@ func (c *Charge) commit(d *Decision, limits []Limit, cost int64, entries []machi
 			r.Read(e, now, cost)
 		case passes && !(r.Shadow && short(limits, entries)):
 			r.Charge(e, now, cost, &c.Ask)
-		default: // what passes may still be refused by a shadow limit
+		default: // also the shadow limits of a charge that passes
 			r.Refuse(e, now, cost, records(r, limits, entries), c.Mode == machine.ModePatient && !passes)
 		}
 		d.add(r, i, cost, &e.Reading)
@@ -184,7 +191,7 @@ func short(limits []Limit, entries []machine.Entry) bool {
 }
 
 // records reports whether a rule may record that the charge is refused. During a ban no rule may. A
-// ban policy may not if only shadow limits and InFlight have no room.
+// ban policy may not if the only limits without room are shadow limits and InFlight.
 func records(r *machine.Rule, limits []Limit, entries []machine.Entry) bool {
 	record := r.Ban == nil
 	for i := range limits {
@@ -199,8 +206,8 @@ func records(r *machine.Rule, limits []Limit, entries []machine.Entry) bool {
 }
 
 // Answer makes the decision from the readings of the charge's limits, in the order of the limits.
-// If the charge asks for a receipt, it also makes a [Record], with now as the instant of the
-// decision.
+// It is for a store that does not use [Charge.Commit]. If the charge asks for a receipt, Answer
+// also makes a [Record]. now is the instant of the decision on the store's clock.
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision, r *Record) {
 	d.answer(c.Limits, c.Cost, readings)
 	from := len(c.Limits)
@@ -212,12 +219,12 @@ func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision, r *R
 	}
 	if c.Receipt {
 		r = c.record(&d, len(readings), now)
-		copy(r.Readings, readings) // a store may change its own
+		copy(r.Readings, readings) // the store may use its slice again
 	}
 	return d, r
 }
 
-// answer is Answer for one subject, whose readings are the first ones.
+// answer does the work of Answer for one subject. Its readings are the first ones.
 func (d *Decision) answer(limits []Limit, cost int64, readings []machine.Reading) {
 	d.Allowed, d.Source = true, SourceStore
 	for i := range limits {

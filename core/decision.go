@@ -1,6 +1,6 @@
 package core
 
-// Decision: the answer to a caller, and how the readings of limits make it.
+// Decision: the answer to a caller, and how it is made from the readings of the limits.
 
 import (
 	"math"
@@ -9,41 +9,43 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Never is the RetryAfter of an action that can never pass, because its cost is above the quota.
-// With [Divide] the quota is that of the share, so the action may pass after an outage.
+// Never is the RetryAfter of an action that can never pass, because its cost is above the quota of
+// a limit. With [Divide] the cost may be above the quota of the share only. Then the action may
+// pass when the store with the whole limit answers again.
 const Never = time.Duration(math.MaxInt64)
 
 // A Decision is a limiter's answer.
 type Decision struct {
 	Allowed bool
 
-	// Source says who answered.
+	// Source says where the decision comes from, such as the store or its fallback.
 	Source Source
 
 	// Limit is the quota of the binding limit: its maximum count or its capacity.
 	Limit int
 
 	// Remaining, from 0 to Limit, is the highest cost that would pass right now. With several
-	// limits it is the least of all.
+	// limits it is that of the limit with the least.
 	Remaining int
 
-	// RetryAfter is 0 if the action is allowed. Otherwise it is the wait until the same cost passes
-	// if nothing else is charged meanwhile. A microsecond earlier the cost does not pass. If the
-	// cost can never pass, RetryAfter is [Never].
+	// RetryAfter is 0 if the action is allowed. Otherwise it is the time after which the same cost
+	// passes, if nothing else is charged in that time. A microsecond earlier the cost does not
+	// pass. If the cost can never pass, RetryAfter is [Never].
 	//
-	// With [ReasonInFlight] RetryAfter is the wait until a lease ends. If a slot is released, it is
-	// free sooner. If another limit refuses too, RetryAfter is that of the other limit, although
-	// the slots may be taken for longer.
+	// If Reason is [ReasonInFlight], RetryAfter is the time until a lease ends. A slot that is
+	// released is free sooner. If another limit refuses too, RetryAfter is that of the other limit,
+	// even if the slots are taken for longer.
 	//
 	// RetryAfter can be too long in these cases:
-	//   - the clock has stepped back, or the time of day was set
-	//   - the decision has [ReasonFull] or [SourceCache]
-	//   - a Peek by a limiter with a smaller max on a shared window
-	//   - the decision has [SourceLease]: RetryAfter is the time until the process may ask Redis
-	//     again, usually at most 27.5 ms, or what is left of the wait that Redis has named
+	//   - The clock has stepped back, or the time of day was set.
+	//   - Reason is [ReasonFull], or Source is [SourceCache].
+	//   - The decision is that of a Peek, and its limiter has a smaller max than another limiter
+	//     that shares the window.
+	//   - Source is [SourceLease]. RetryAfter is then the time until the process may ask Redis
+	//     again, usually at most 27.5 ms, or what is left of the time that Redis has named.
 	//
-	// It can be too short if a cost is above a bucket's Initial, and the bucket is forgotten
-	// meanwhile.
+	// RetryAfter can be too short if the cost is above the Initial of a bucket, and the bucket is
+	// forgotten in the meantime.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the binding limit has its full quota again. For a bucket that
@@ -51,30 +53,35 @@ type Decision struct {
 	ResetAfter time.Duration
 
 	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter describe:
-	//   - if limits refuse, the one of them with the longest RetryAfter; an InFlight binds only if
-	//     no other limit refuses, or if the cost can never pass
-	//   - if all allow, the one with the least Remaining
+	//   - If limits refuse, it is the one with the longest RetryAfter among those that refuse. An
+	//     InFlight binds only if no other limit refuses, or if the cost is above its quota.
+	//   - If all limits allow, it is the one with the least Remaining.
 	//
-	// If two are equal, the one with the longer ResetAfter binds, or else the first.
+	// If two limits are equal in this, the one with the longer ResetAfter binds. If they are equal
+	// in that too, the first one binds.
+	//
+	// During a ban, RetryAfter and ResetAfter are at least the time until the ban ends.
 	Binding int
 
 	// Reason says why an action was refused, or, for a shadow limit, why it would have been.
 	Reason Reason
 
 	// Shadow is the index, from 0, of the shadow limit that Reason is about, if Reason is
-	// ReasonShadowed or ReasonNear. The indices of shadow limits follow those of the enforced ones.
-	// Otherwise Shadow is 0.
+	// ReasonShadowed or ReasonNear. The shadow limits are counted after the enforced ones. In all
+	// other cases, also with the store [Shadow], the index is 0.
 	Shadow int
 
-	// BanLevel is the number of bans in a row that a [BanPolicy] has given, with the current one.
+	// BanLevel is the number of bans in a row that a [BanPolicy] has given to the user, the present
+	// ban included.
 	BanLevel int
 
 	// Subject is the index, from 0, of the subject of [All] that the decision is about. If subjects
-	// refuse, it is the one of them with the longest RetryAfter. If all allow, it is the one with
-	// the least Remaining. If two are equal, Binding's rule decides.
+	// refuse, it is the one with the longest RetryAfter among those that refuse. If all subjects
+	// allow, it is the one with the least Remaining. Subjects that are equal in this are compared
+	// as equal limits are: see Binding.
 	Subject int
 
-	receipt *Record // with several subjects the first of a list
+	receipt *Record // if there are several subjects, the first of a list
 }
 
 // Cell returns the decision as the five integers of a reply of CL.THROTTLE, with seconds rounded
@@ -100,12 +107,11 @@ func seconds(d time.Duration) int64 {
 	return int64(d/time.Second) + int64(min(1, max(0, d%time.Second)))
 }
 
-// A Reason says why an action was refused. [ReasonShadowed] and [ReasonNear] also come with actions
-// that were allowed.
+// A Reason says why an action was refused, or what a shadow limit would have done.
 type Reason string
 
-// The reasons. An allowed action has none, except ReasonShadowed and ReasonNear: see
-// [Shadow] and [Limit.Shadow].
+// The reasons. Only ReasonShadowed and ReasonNear are those of actions that were allowed: see
+// [Shadow] and [Limit.Shadow]. All other allowed actions have no reason.
 const (
 	ReasonLimited  Reason = "limited"   // a limit has no room
 	ReasonNothing  Reason = "nothing"   // the limit is Nothing
@@ -116,16 +122,16 @@ const (
 	ReasonNear     Reason = "near"      // allowed; a shadow limit has at most a fifth left
 )
 
-// A Source says who answered.
+// A Source says where a decision comes from.
 type Source uint8
 
 // The sources of a decision.
 const (
-	SourceNone     Source = iota // no store: FailOpen or Shadow let it pass
+	SourceNone     Source = iota // no store has an answer: FailOpen or Shadow has decided
 	SourceStore                  // the limiter's store
 	SourceFallback               // the second store of Fallback
 	SourceCache                  // an in-process cache: a recent refusal of the limiter's store
-	SourceLease                  // this process, by the units that it holds: see [Limit.Leased]
+	SourceLease                  // this process, by units that it has taken in advance: see [Limit.Leased]
 )
 
 // String returns "store", "fallback", "cache", "lease" or "none".
@@ -137,21 +143,22 @@ func (s Source) String() string {
 	return "none"
 }
 
-// join makes d the decision about one more subject, if that binds.
+// join replaces d by the decision about one more subject, if that subject binds.
 func (d *Decision) join(one *Decision) {
 	if one.claim().binds(d.claim()) {
 		*d = *one
 	}
 }
 
-// A claim is what says which limit or subject binds.
+// A claim has what says which of two limits or subjects binds: see [Decision].Binding.
 type claim struct {
 	refusal                refusal
 	remaining              int
 	retryAfter, resetAfter time.Duration
 }
 
-// A refusal says how much a refusal binds. A slot may be free at any moment.
+// A refusal says how strongly a limit or subject refuses. InFlight refuses less strongly than the
+// others, because a slot may be free at any moment.
 type refusal uint8
 
 const (
@@ -170,7 +177,7 @@ func (d *Decision) claim() claim {
 	return o
 }
 
-// binds reports whether a limit or a subject binds rather than those before it.
+// binds reports whether the limit or subject of o binds, and not that of d, which came first.
 func (o claim) binds(d claim) bool {
 	switch {
 	case o.refusal != d.refusal:
@@ -183,8 +190,8 @@ func (o claim) binds(d claim) bool {
 	return o.resetAfter > d.resetAfter
 }
 
-// add adds the reading of the i-th limit to the decision about a cost. Enforced limits come first,
-// then shadow limits, then the limit of the ban policy.
+// add adds the reading of the i-th limit to the decision about a cost. It is called in the order of
+// the limits: enforced ones, shadow ones, and that of the ban policy.
 func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
 	if r.Ban != nil || r.Shadow {
 		d.addOther(r, i, v)
@@ -210,7 +217,7 @@ func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
 
 var reasons = [...]Reason{notRefused: "", refusedInFlight: ReasonInFlight, refused: ReasonLimited}
 
-// limited is the reason of a refusal by a limit of that quota.
+// limited returns the reason of a refusal by a limit with that quota.
 func limited(quota int64) Reason {
 	if quota == 0 {
 		return ReasonNothing
@@ -218,7 +225,7 @@ func limited(quota int64) Reason {
 	return ReasonLimited
 }
 
-// addOther adds the reading of a limit that is not enforced.
+// addOther adds the reading of a shadow limit, or of the limit of a ban policy.
 func (d *Decision) addOther(r *machine.Rule, i int, v *machine.Reading) {
 	switch {
 	case r.Ban != nil:
@@ -236,7 +243,7 @@ func (d *Decision) addOther(r *machine.Rule, i int, v *machine.Reading) {
 	}
 }
 
-// retryAfter is the wait until a cost fits.
+// retryAfter returns the time until a cost fits, or Never.
 func retryAfter(r *machine.Rule, cost int64, v *machine.Reading) time.Duration {
 	switch {
 	case v.Fits:

@@ -17,20 +17,22 @@ import (
 // The constructors do not fail. If a number is out of bounds, or a modifier does not apply to the
 // kind, [New] returns an error that names the value and the bound.
 //
-// A user and an action have one state for each identity of a limit: the kind, the name if there is
-// one, and these numbers:
+// For each user and action a store keeps one state of a limit. Limits share the state if they have
+// the same kind, the same name or no name, and the same values of these:
 //
 //	windows              the period, and the time zone of a CalendarWindow
 //	funnels and buckets  capacity, rate and Initial
 //	InFlight             the lease
 //
-// So a window with another max has the same history. A window with another period is another state,
-// which is empty at first. A funnel or bucket with other numbers is another state, which begins
-// with the full quota or with Initial.
+// [Limit.Leased], [Limit.Shadow] and [Limit.PerUser] make other states too.
+//
+// A window whose max is changed keeps its history. A window whose period is changed has another
+// state, which is empty at first. A funnel or bucket whose numbers are changed has another state
+// too, which begins with the full quota or with Initial.
 type Limit struct {
 	kind     machine.Kind
 	shape    shape
-	mods     modifier // those that were called
+	mods     modifier // the modifiers that were called
 	throttle bool     // made by Throttle; max is its maxBurst+1
 	max      int      // the maximum count or capacity, as declared
 	period   time.Duration
@@ -40,7 +42,7 @@ type Limit struct {
 	prepay   time.Duration
 	name     string
 
-	// These are derived from the above, but for the rule's Shadow, PerUser and Held.
+	// The method derived makes these from the fields above. It keeps the rule's Shadow, PerUser and Held.
 	identity string
 	rule     machine.Rule
 }
@@ -57,15 +59,15 @@ const (
 	modFailures
 )
 
-// A shape is what the limits have in common that take the same arguments.
+// A shape has what the kinds of limits with the same arguments have in common.
 type shape interface {
-	text(l *Limit) string                  // the constructor's call
-	validate(l *Limit, bad badValue) error // the arguments
-	compile(l *Limit)                      // the rule, of arguments within bounds
-	identity(l *Limit) string              // what of the arguments identifies the state
+	text(l *Limit) string                  // the call of the constructor
+	validate(l *Limit, bad badValue) error // checks the arguments
+	compile(l *Limit)                      // makes the rule, if the arguments are within bounds
+	identity(l *Limit) string              // the arguments that identify the state
 }
 
-// derived compiles the rule and the identity.
+// derived returns the limit with the rule and the identity that its other fields make.
 func (l Limit) derived() Limit {
 	if l.shape == nil {
 		return l
@@ -93,13 +95,13 @@ func (l *Limit) identify(identity string) {
 	l.identity, l.rule.Hash = identity, maphash.String(identitySeed, identity)
 }
 
-// sharesState reports whether two limits have one state for a user and an action.
+// sharesState reports whether two limits have one state for the same user and action.
 func (l *Limit) sharesState(other *Limit) bool {
 	return l.identity == other.identity && l.rule.PerUser == other.rule.PerUser
 }
 
 // A Rate is a number of units per duration, such as 7 per second. Both numbers are kept as given,
-// so the rate is exact. [Per] and [Every] make one.
+// so the rate is exact. [Per] and [Every] make a Rate.
 type Rate struct {
 	n int
 	d time.Duration
@@ -109,56 +111,57 @@ type Rate struct {
 // in whole microseconds.
 func Per(n int, d time.Duration) Rate { return Rate{n: n, d: d} }
 
-// Every is one unit per d.
+// Every returns the rate of one unit per d.
 func Every(d time.Duration) Rate { return Per(1, d) }
 
 func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(r.d)) }
 
 var identitySeed = maphash.MakeSeed()
 
-// Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes.
-// Headers and metrics show it. Two limits that differ only by name have separate states.
+// Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes. Headers and
+// metrics show the name. Two limits that differ only by name have separate states.
 func (l Limit) Named(name string) Limit {
 	l.mods |= modName
 	l.name = name
 	return l.derived()
 }
 
-// Shadow makes a shadow limit. It decides about the same actions as the limiter's other limits, in
-// the same step, and never refuses.
-//   - An action that passes the other limits is charged to the shadow limit if that has room for
-//     it. If there are several shadow limits, it is charged to all or none of them.
+// Shadow makes a shadow limit. It is decided in the same step as the limiter's other limits, and
+// never refuses.
+//   - If an action passes the other limits, and the shadow limit has room, the action is charged to
+//     the shadow limit too. If a limiter has several shadow limits, the action is charged to all of
+//     them or to none.
 //   - Decision.Reason says what the shadow limit would have done: [ReasonShadowed] or [ReasonNear].
 //     Decision.Shadow is its index.
 //   - The state is separate from that of the same limit without Shadow.
 //
-// At least one limit of a limiter must be enforced. For a dry run of a whole limiter use the store
+// A limiter needs at least one limit without Shadow. For a dry run of a whole limiter use the store
 // [Shadow].
 func (l Limit) Shadow() Limit {
 	l.rule.Shadow = true
 	return l.derived()
 }
 
-// PerUser makes a limit count all of a user's actions together. Otherwise it counts each action
-// separately. The limit is decided in the same step as the others of its limiter. All limiters on
-// the store that have the same limit with PerUser share its state.
+// PerUser makes a limit count all of a user's actions together. Without PerUser it counts each
+// action separately. The limit is decided in the same step as the other limits of its limiter. All
+// limiters on the store that have the same limit with PerUser share its state.
 func (l Limit) PerUser() Limit {
 	l.rule.PerUser = true
 	return l.derived()
 }
 
-// IsShadow reports whether the limit was made by [Limit.Shadow], and so never refuses.
+// IsShadow reports whether [Limit.Shadow] made the limit, so that it never refuses.
 func (l *Limit) IsShadow() bool { return l.rule.Shadow }
 
-// IsPerUser reports whether the limit counts all of a user's actions together; see
-// [Limit.PerUser].
+// IsPerUser reports whether the limit counts all of a user's actions together: see [Limit.PerUser].
 func (l *Limit) IsPerUser() bool { return l.rule.PerUser }
 
 // TakesSlots reports whether the limit is an [InFlight], which counts the actions in progress.
 func (l *Limit) TakesSlots() bool { return l.rule.TakesSlots() }
 
-// ResetsAtOnce reports whether the full quota comes back at one instant, when a window ends: for a
-// FixedWindow, an ElasticWindow or a CalendarWindow. For other limits it comes back bit by bit.
+// ResetsAtOnce reports whether the full quota comes back at one instant, when a window ends. That
+// is so for FixedWindow, ElasticWindow and CalendarWindow. The quota of other limits comes back bit
+// by bit.
 func (l *Limit) ResetsAtOnce() bool { return l.rule.AtOnce() }
 
 // PeriodAt returns the start and the end of the period of a [CalendarWindow] that t is in. The end
@@ -171,30 +174,32 @@ func (l *Limit) PeriodAt(t time.Time) (start, end time.Time) {
 	return start, end
 }
 
-// Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with CountRefused),
-// "moving", "fixed", "elastic", "calendar", "bucket", "funnel" or "inflight". A store also gets the
-// limit of a [BanPolicy], whose kind is "ban".
+// Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with
+// CountRefused), "moving", "fixed", "elastic", "calendar", "bucket", "funnel" or "inflight". A
+// store also gets the limit of a [BanPolicy], whose kind is "ban".
 func (l *Limit) Kind() string { return l.kind.String() }
 
-// Quota is the highest cost that the limit can admit at once: its maximum count or its capacity.
-// [Limit.Leased] reduces the capacity of a funnel or bucket.
+// Quota returns the highest cost that the limit can admit at once: its maximum count or its
+// capacity. [Limit.Leased] reduces the capacity of a funnel or bucket.
 func (l *Limit) Quota() int { return int(l.rule.Max) }
 
-// Period is a window's period, or the lease of InFlight. For a CalendarWindow it is the length of
-// its longest period: a month is 31 days, a year 366, and a day 24 hours, although a day of summer
-// time may have 25. For a bucket or funnel it is the time from empty to full or from full to empty,
-// rounded up to the microsecond.
+// Period returns the period of a window, or the lease of an InFlight. For a bucket or funnel it is
+// the time from empty to full or from full to empty, rounded up to the microsecond.
+//
+// For a CalendarWindow it is the length of the longest period: 31 days for a month, 366 days for a
+// year, and 24 hours for a day, although a day may have 25 hours when summer time ends.
 func (l *Limit) Period() time.Duration { return max(l.period, micros(l.rule.Burst.Ceil())) }
 
-// Rate is a bucket's or funnel's rate as it was given: n units per d.
+// Rate returns the rate of a bucket or funnel as it was given: n units per d. For other limits both
+// are 0.
 func (l *Limit) Rate() (n int, d time.Duration) { return l.rate.n, l.rate.d }
 
-// Name is the name given by [Limit.Named], or "".
+// Name returns the name given by [Limit.Named], or "".
 func (l *Limit) Name() string { return l.name }
 
-// Identity names the limit's state among those of a user and an action: the kind; the period of a
-// window, the lease of InFlight, or the numbers of a bucket or funnel; and the name if there is
-// one. Examples:
+// Identity returns the name of the limit's state among the states of a user and an action. It
+// consists of the kind, the numbers that identify the state (see [Limit]), and the name given by
+// Named:
 //
 //	sliding:1m
 //	calendar:month:asia/shanghai
@@ -205,11 +210,12 @@ func (l *Limit) Name() string { return l.name }
 //	shadow:sliding:1m       with Shadow
 //	ban                     the limit of a BanPolicy, which only a store gets
 //
-// PerUser is not part of it: see [Limit.IsPerUser]. Identity consists of ASCII letters, digits and
-// ":/._-+".
+// PerUser is not part of the identity: see [Limit.IsPerUser]. The identity consists of ASCII
+// letters, digits and ":/._-+".
 func (l *Limit) Identity() string { return l.identity }
 
-// Rule is for authors of stores: the limit compiled to integers. It must not be changed.
+// Rule is for authors of stores. It returns the limit compiled to integers, which must not be
+// changed.
 func (l *Limit) Rule() *machine.Rule { return &l.rule }
 
 const (
@@ -217,9 +223,9 @@ const (
 	maxPeriod = 365 * 24 * time.Hour
 )
 
-// ErrConfig matches errors of the configuration: every error of [New], [Limiter.With] and
-// [ParseLimit], the error of [All] for subjects that cannot be decided together, and the error of a
-// zero Limiter.
+// ErrConfig matches errors of the configuration, such as every error of [New], [Limiter.With] and
+// [ParseLimit], and the errors of calls with a zero Limiter, a nil context, or subjects that [All]
+// cannot decide together.
 var ErrConfig = errors.New("core: bad configuration")
 
 type configError string
@@ -228,18 +234,18 @@ func (e configError) Error() string { return string(e) }
 
 func (e configError) Is(target error) bool { return target == ErrConfig }
 
-// badValue makes the error of a value that is out of bounds. The error begins with what has the value.
+// A badValue makes the error for a value that is out of bounds. The error begins with the limit or
+// call that has the value.
 type badValue func(format string, args ...any) error
 
-// badIn returns the badValue of a limit, or of the call of that name.
+// badIn returns the badValue for a limit, or for the name of a call.
 func badIn(what any) badValue {
 	return func(format string, args ...any) error {
 		return configError(fmt.Sprintf("core: %s: %s", what, fmt.Sprintf(format, args...)))
 	}
 }
 
-// validate says what is wrong with the limit, in a sentence that names the value
-// and the bound.
+// validate returns an error if the limit is invalid. The error names the value and the bound.
 func (l *Limit) validate() error {
 	bad := badIn(l)
 	if l.shape == nil {
@@ -273,7 +279,7 @@ func validatePeriod(what string, d time.Duration, bad badValue) error {
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// shortest is d without the zero units that d.String prints: 1m and not 1m0s.
+// shortest returns the text of d without zero units: 1m for what d.String prints as 1m0s.
 func shortest(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -282,5 +288,5 @@ func shortest(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// ascii is a duration's text as headers can have it.
+// ascii returns the text of a duration in ASCII, for headers: us instead of µs.
 func ascii(d string) string { return strings.Replace(d, "µ", "u", 1) }

@@ -16,25 +16,26 @@ import (
 // refused action is charged to no limit. A Limiter is immutable and safe for use by many
 // goroutines.
 //
-// Make it once, at start-up. A limiter that is made together with its store for every request
-// limits no user. Making one for each tenant on first use is fine if you keep it: see [PerKey].
+// Make it once, at start-up. If a program makes the limiter and its store for every request, no
+// user is limited. A limiter for each tenant may be made on the tenant's first request, if it is
+// kept: see [PerKey].
 type Limiter struct {
 	store      Store
-	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
+	limits     []Limit // enforced limits, shadow limits, and the limit of the ban policy
 	smallest   int64   // the least enforced quota, 0 for Nothing: a higher cost can never pass
 	portioned  int64   // see portionedUntil
 	refundable bool
-	terms      [machine.ModeForce + 1]*Terms // of its charges, by their mode
-	status     *Terms                        // of a charge that asks for the status
+	terms      [machine.ModeForce + 1]*Terms // the terms of its charges, by mode
+	status     *Terms                        // the terms of a Status
 
-	// These are shared with the limiters that are derived from it.
+	// Limiters that With has derived share these.
 	waitQueues  *waitQueues
 	slotWaiters *slotWaiters // nil without InFlight
 }
 
 // New makes a limiter of one or more limits. It returns an error if the store is nil, if no limit
 // is enforced, if a number is out of bounds, or if two limits would share one state. The error
-// matches [ErrConfig] and says what to change. A store may refuse a limiter too.
+// matches [ErrConfig] and says what to change. A store may refuse the limits too.
 func New(store Store, limits ...Limit) (*Limiter, error) {
 	if stores.IsNil(store) {
 		return nil, configError("core: New: the store is nil; use memorystore.New(nil)")
@@ -71,7 +72,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	return l, nil
 }
 
-// ready asks the store whether it can serve the limiter, and makes the terms.
+// ready asks the store whether it can serve the limiter, and makes the terms of its charges.
 func (l *Limiter) ready() error {
 	if err := accept(l.store, l.limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
@@ -93,7 +94,8 @@ func (l *Limiter) makeTerms() {
 	l.status = &status
 }
 
-// rank orders a limiter's limits: enforced, shadow, ban policy.
+// rank orders a limiter's limits: enforced limits first, then shadow limits, then that of the ban
+// policy.
 func rank(l *Limit) int {
 	switch {
 	case l.rule.Ban != nil:
@@ -104,7 +106,7 @@ func rank(l *Limit) int {
 	return 0
 }
 
-// enforced are the limits that can refuse, without the ban policy's.
+// enforced returns the limits that can refuse, without that of the ban policy. They come first.
 func enforced(limits []Limit) []Limit {
 	for i := range limits {
 		if rank(&limits[i]) > 0 {
@@ -114,7 +116,7 @@ func enforced(limits []Limit) []Limit {
 	return limits
 }
 
-// least is the least quota of enforced limits, or without any no bound.
+// least returns the least quota of the limits. Without limits it returns the highest number.
 func least(limits []Limit) int64 {
 	quota := int64(math.MaxInt64)
 	for i := range limits {
@@ -123,7 +125,7 @@ func least(limits []Limit) int64 {
 	return quota
 }
 
-// errNothing is the error of what a limiter with Nothing cannot have besides.
+// errNothing returns the error for what cannot be combined with Nothing.
 func errNothing(call, what string) error {
 	return configError(fmt.Sprintf("core: %s: Nothing() refuses every action, so %s would have no effect; remove one of the two", call, what))
 }
@@ -133,8 +135,8 @@ type Option interface {
 	extend(*Limiter) error
 }
 
-// With returns a limiter with more options. Both limiters share the state of the limits. Errors are
-// as those of [New].
+// With returns a new limiter that also has the options. Both limiters share the states of the
+// limits. The errors are those of [New].
 func (l *Limiter) With(options ...Option) (*Limiter, error) {
 	if l == nil || l.store == nil {
 		return nil, errZeroLimiter
@@ -156,8 +158,8 @@ func (l *Limiter) With(options ...Option) (*Limiter, error) {
 
 var errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
 
-// Must returns l, or panics with err if there is one. It is for limiters whose
-// numbers are constants in the code.
+// Must returns l. If err is not nil, it panics. It is for limiters whose numbers are constants in
+// the code.
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -165,7 +167,7 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Limits returns the limiter's enforced limits in their order.
+// Limits returns the limiter's enforced limits. Their indices are those of [Decision].Binding.
 func (l *Limiter) Limits() []Limit {
 	if l == nil {
 		return nil
@@ -173,10 +175,10 @@ func (l *Limiter) Limits() []Limit {
 	return slices.Clone(enforced(l.limits))
 }
 
-// unbanned are the limiter's limits without its ban policy's.
+// unbanned returns the limiter's limits without that of the ban policy.
 func (l *Limiter) unbanned() []Limit { return l.limits[:len(l.limits)-len(l.ban())] }
 
-// ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
+// ban returns the limit of the ban policy as a slice of one limit, or nil without a policy.
 func (l *Limiter) ban() []Limit {
 	if i := len(l.limits) - 1; i >= 0 && l.limits[i].rule.Ban != nil {
 		return l.limits[i:]
@@ -184,8 +186,8 @@ func (l *Limiter) ban() []Limit {
 	return nil
 }
 
-// Lease is the shortest lease of the limiter's InFlight limits, shadow limits included, or 0 if
-// there is no InFlight. If a slot is renewed more often than that, it stays taken.
+// Lease returns the shortest lease of the limiter's InFlight limits, shadow limits included, or 0
+// if it has none. A slot that is renewed more often than that stays taken.
 func (l *Limiter) Lease() time.Duration {
 	if l == nil {
 		return 0
@@ -193,12 +195,13 @@ func (l *Limiter) Lease() time.Duration {
 	return shortestLease(l.limits)
 }
 
-// mostUnits is the highest cost of a MovingWindow, which writes each unit. Redis takes some 20 ms for so many.
+// mostUnits is the highest cost of a MovingWindow, which writes each unit separately. Redis needs
+// about 20 ms to write so many units.
 const mostUnits = 1_000_000
 
-// portionedUntil is the number of units that a high charge is split into portions for, if a
-// MovingWindow of more than mostUnits has to write them: twice its quota, since a debt is at most
-// one quota. Without such a limit it is 0.
+// portionedUntil returns how many units of a high charge are charged in portions. It is twice the
+// quota of a MovingWindow that holds more than mostUnits, because a debt is at most one quota.
+// Without such a limit it is 0.
 func portionedUntil(limits []Limit) (units int64) {
 	for i := range limits {
 		if l := &limits[i]; l.rule.WritesUnits() && l.max > mostUnits {

@@ -1,6 +1,7 @@
 package core
 
-// Record: what a charge has taken, so that it can be given back.
+// Record: what a charge has taken, so that it can be given back. A limiter keeps the record as the
+// receipt of a decision.
 
 import (
 	"context"
@@ -13,24 +14,25 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Record is for authors of stores. It is what a store has decided about a charge with
-// [Terms].Receipt: [Charge.Commit] and [Charge.Answer] make it. If the action was allowed, the
-// limiter keeps the record, so that the charge can be amended. Each answer needs a separate record.
+// A Record is for authors of stores. It says what a store has decided about a charge. A store
+// returns a record if [Terms].Receipt is set. [Charge.Commit] and [Charge.Answer] make it. If the
+// action was allowed, the limiter keeps the record, so that the charge can be amended. A store must
+// not return one record twice.
 type Record struct {
-	Charge                     // as the store has decided it: a decorator may have changed it
-	At       int64             // the instant of the decision, on the store's clock
-	Readings []machine.Reading // of each limit, after it
-	By       Amender           // which amends the charge; the store sets it, if it can
+	Charge                     // the charge that the store has got, which a decorator may have changed
+	At       int64             // the instant of the decision, in microseconds on the store's clock
+	Readings []machine.Reading // of each limit, after the decision
+	By       Amender           // amends the charge; the store sets it to itself, if it can amend
 
-	admitted bool // by the store, and charged
+	admitted bool // the store has allowed the charge and charged it
 
-	// These are the limiter's.
-	spent atomic.Bool // by a refund
-	slots *takenSlots // nil: it has taken none
-	next  *Record     // of another subject of the decision
+	// The limiter sets these.
+	spent atomic.Bool // it was refunded or settled
+	slots *takenSlots // nil if the charge has taken no slot
+	next  *Record     // the record of another subject of the decision
 }
 
-// record makes the record of a charge with so many limits. The caller fills in the readings.
+// record makes the record of a charge with that many limits. The caller fills in the readings.
 func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
 	if limits == 1 { // in one allocation
 		one := new(struct {
@@ -46,14 +48,14 @@ func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
 }
 
 // ErrNoReceipt is the error of Refund and Settle if the decision has no receipt: the limiter is not
-// [Refundable], or the store cannot give back.
+// [Refundable], or the store cannot give back charges.
 var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")
 
 // ErrLeaseEnded is the error of [Limiter.Renew] if the lease has ended or the slot was released.
 // Another action may have the slot by now.
 var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and another action may have it; renew sooner, or give InFlight a longer Lease")
 
-// charged reports whether the charge has taken from the i-th limit.
+// charged reports whether the charge was made to the i-th limit.
 func (r *Record) charged(i int) bool {
 	if l := &r.Limits[i]; l.rule.Ban != nil || l.rule.Failures {
 		return false
@@ -68,8 +70,8 @@ func (r *Record) charged(i int) bool {
 	return true
 }
 
-// Amends reports whether an amendment changes what the charge has taken from the i-th limit: a
-// refund changes all kinds but InFlight, and a release or renewal changes only InFlight.
+// Amends reports whether an amendment changes what the charge has taken from the i-th limit. A
+// release or renewal changes only InFlight. A refund changes all other kinds.
 func (r *Record) Amends(i int, a machine.Amendment) bool {
 	return r.charged(i) && r.Limits[i].rule.CanAmend(a) && r.Taken(i).Cost > 0
 }
@@ -80,9 +82,9 @@ func (r *Record) Taken(i int) machine.Taken {
 }
 
 // Amend amends the entries at the instant now. There is one entry for each limit, in the order of
-// the limits. The states of the entries marked Dirty must be written, or deleted if they have
-// expired. A store returns done from its own Amend: after a renewal it says whether the lease was
-// still held in each enforced InFlight limit.
+// the limits. The store must write the states of the entries marked Dirty, or delete those that
+// have expired. The store's own Amend returns the result done: after a renewal it is true if the
+// lease had not ended in any enforced InFlight.
 func (r *Record) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
 	done = true
 	for i := range r.Limits {
@@ -96,7 +98,7 @@ func (r *Record) Amend(entries []machine.Entry, now int64, a machine.Amendment) 
 	return done
 }
 
-// takeSlots is for a charge that may have taken slots.
+// takeSlots notes the slots of a charge, if it has taken any.
 func (r *Record) takeSlots(waiters *slotWaiters) {
 	if r.amendsAny(machine.Amendment{Verb: machine.VerbRelease}) {
 		if r.slots = newTakenSlots(waiters, shortestLease(r.Limits)); r.By != nil {
@@ -105,7 +107,7 @@ func (r *Record) takeSlots(waiters *slotWaiters) {
 	}
 }
 
-// amend has the store amend the charge, unless that changes nothing.
+// amend has the store amend the charge. If that changes nothing, it does not ask the store.
 func (r *Record) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
 	if !r.amendsAny(a) {
 		return true, nil
@@ -123,9 +125,9 @@ func (r *Record) amendsAny(a machine.Amendment) bool {
 	return false
 }
 
-// giveBack undoes a charge whose action does not begin, whatever has become of ctx.
+// giveBack undoes a charge whose action does not begin, even if ctx has ended.
 func (r *Record) giveBack(ctx context.Context) {
-	if r.By == nil { // the store cannot
+	if r.By == nil { // the store cannot give back
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -133,15 +135,13 @@ func (r *Record) giveBack(ctx context.Context) {
 	_ = r.amendSlots(ctx, machine.VerbRelease)
 }
 
-// amendSlots amends the slots of one subject.
+// amendSlots releases or renews the slots of one subject.
 func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 	switch {
 	case r.slots == nil:
 		return nil
 	case r.By == nil:
 		return ErrNoReceipt
-	case !r.amendsAny(machine.Amendment{Verb: verb}): // shadow limits that were not charged
-		return nil
 	}
 	select {
 	case <-r.slots.turn:
@@ -149,7 +149,7 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 		select {
 		case <-r.slots.turn:
 		case <-ctx.Done():
-			if verb == machine.VerbRelease { // as soon as the other call has ended
+			if verb == machine.VerbRelease { // after the other call has ended
 				r.releaseLater(context.WithoutCancel(ctx), 0)
 			}
 			return ctx.Err()
@@ -170,7 +170,7 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	if w := r.slots.outlived; w != nil { // the caller cares, and gets the error if it cannot be renewed
+	if w := r.slots.outlived; w != nil { // no warning: the caller gets the error if it cannot be renewed
 		w.Stop()
 	}
 	done, err := r.amend(ctx, machine.Amendment{Verb: verb})
@@ -182,7 +182,7 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 		r.slots.waiters.wake(r.User, r.Action, slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.rule.PerUser && l.rule.TakesSlots() }))
 		return nil
 	}
-	r.slots.since = time.Since(started) // also if one lease has ended: another may not have
+	r.slots.since = time.Since(started) // also if the lease in one of several limits has ended
 	switch {
 	case !done:
 		return ErrLeaseEnded
@@ -193,7 +193,7 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 }
 
 // releaseLater tries again to release the slots, in the background, until the longest lease has
-// ended. ago is how long ago the leases began.
+// ended. The leases began the duration ago before now.
 func (r *Record) releaseLater(ctx context.Context, ago time.Duration) {
 	lease := time.Duration(0)
 	for i := range r.Limits {

@@ -1,6 +1,6 @@
 package core
 
-// Refund and Settle, which give units back, and Release and Renew for the slots of InFlight.
+// Refund and Settle give units back. Release and Renew are for the slots of InFlight.
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Refundable makes a limiter whose charges [Limiter.Refund] and [Limiter.Settle] can change. Each
-// of its decisions makes one more allocation.
+// Refundable is an option of [Limiter.With]. [Limiter.Refund] and [Limiter.Settle] can change the
+// charges of the new limiter. Each of its decisions makes one more allocation.
 //
 //	posts, err := posts.With(core.Refundable{})
 type Refundable struct{}
@@ -26,46 +26,49 @@ func (Refundable) extend(l *Limiter) error {
 // Slots of InFlight stay taken until [Limiter.Release]. A decision is given back once: a second
 // Refund does nothing. The Refund of a refusal does nothing either.
 //
-// After a Refund the user has no more room than if the action had never happened: quota that time
-// has given back already is not given again. So windows give back only units that they still count:
-//   - A SlidingWindow or MovingWindow gives back units of the same microsecond, even if another
-//     action was charged them.
+// After a Refund the user has no more room than if the action had never happened. Refund does not
+// give back quota that time has given back already. So windows give back only units that they still
+// count:
+//   - A SlidingWindow or MovingWindow gives back units of the same microsecond, even if they were
+//     charged to another action.
 //   - A FixedWindow, ElasticWindow or CalendarWindow that then counts nothing is as if it had never
 //     opened.
-//   - A bucket or funnel gives back at most what is still owed of this action, and less if more
-//     than eight actions are refunded at about the same time. Rule.Amend in package machine has the
-//     exact rule.
+//   - A bucket or funnel gives back at most what is still owed of this action. It gives back less
+//     if more than eight actions are refunded at about the same time. Rule.Amend in package machine
+//     has the exact rule.
 //
 // These charges stay, because giving them back would give too much:
-//   - all units of the action that opened a FixedWindow, while the window counts units of other
-//     actions; a part can be given back, and after the other actions were given back also the rest
-//   - a charge of a FixedWindow that has ended, or of a CalendarWindow whose period is over
-//   - a charge of an ElasticWindow that is as old as its period
-//   - a charge of a SlidingWindow with CountRefused that has max entries within its period
-//   - a turn that [Limiter.Wait] reserved, while a later reservation depends on it
-//   - a charge of a MovingWindow that has admitted more than 65,536 actions since then, which would
-//     take too long to find
+//   - All units of the action that opened a FixedWindow, while the window counts units of other
+//     actions. A part of the units can be given back. After the other actions were given back, the
+//     rest can be too.
+//   - A charge of a FixedWindow that has ended, or of a CalendarWindow whose period is over.
+//   - A charge of an ElasticWindow that is as old as its period.
+//   - A charge of a SlidingWindow with CountRefused that has max entries within its period.
+//   - A turn that [Limiter.Wait] has reserved, while a later reservation depends on it.
+//   - A charge of a MovingWindow that has admitted more than 65,536 actions since then. It would
+//     take too long to find.
 //
 // A recorded refusal stays recorded. A bucket with Initial that the action has started stays
 // started.
 //
-// If the state was lost after the charge, a bucket, funnel, ElasticWindow or CalendarWindow may
-// give too much, but never more than the action's cost. A state is lost by [Limiter.Reset], a
-// restart, a full store or a clock that stepped back.
+// A store may lose a state after the charge: by [Limiter.Reset], a restart, a full store or a clock
+// that stepped back. Then a bucket, funnel, ElasticWindow or CalendarWindow may give back too much,
+// but never more than the action's cost.
 //
 // After [All], Refund of any of the limiters gives back the charges of all subjects, one after the
 // other.
 //
 // After an error of the store the charge may or may not have been given back. Do not retry: a
-// second Refund does nothing. But if ctx had ended, the store was not asked, and a Refund with
-// another context gives the charge back.
+// second Refund does nothing. There is one exception: if ctx had ended, the store was not asked,
+// and a Refund with another context gives the charge back.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	return l.settle(ctx, d, 0, func(r *Record) int64 { return r.Cost })
 }
 
 // RefundN is [Limiter.Refund] of n of the units that were charged. The remaining units cannot be
 // given back later. If n is negative, the error is [ErrCost]. If n is more than was charged,
-// RefundN returns an error too. After [All] it gives back n units of each subject.
+// RefundN returns an error and gives nothing back. After [All] it gives back n units of each
+// subject.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	for r := d.receipt; r != nil; r = r.next {
 		if int64(n) > r.Cost {
@@ -75,47 +78,48 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	return l.settle(ctx, d, n, func(*Record) int64 { return int64(n) })
 }
 
-// Settle replaces the estimate that a decision has charged with what the action has cost: the
-// tokens of a language model, the rows of an export, the bytes of an upload.
+// Settle replaces the estimate that a decision has charged by what the action has cost in the end:
+// the tokens of a language model, for example, or the bytes of an upload.
 //
 //	d, err := tokens.AllowN(ctx, "alice", "chat", estimate)
 //	...
 //	err = tokens.Settle(ctx, d, used)
 //
-// If actual is less than the estimate, the difference is given back as by [Limiter.RefundN]. If it
-// is more, the difference is charged now to all limits that the estimate was charged to, even if it
-// does not fit or the user is banned. What does not fit is debt, and the user is refused until
-// enough of it is paid off:
+// If actual is less than the estimate, Settle gives back the difference, as [Limiter.RefundN] does.
+// If actual is more, Settle charges the difference now, to all limits that the estimate was charged
+// to. It does so even if the difference does not fit or the user is banned. The units that do not
+// fit are a debt, and the user is refused until enough of it is paid off:
 //   - A TokenBucket or Funnel pays off all of it, at its rate.
 //   - A FixedWindow or CalendarWindow forgives the debt when it ends.
 //   - For the other limits see "Costs known at the end" in the documentation of the package.
 //
-// A debt is at most one quota of a limit. More is forgiven. A MovingWindow never holds more than
-// 70,000,000 units, and a bucket or funnel never more than 142 years. If more than eight actions
-// are settled below their estimates at about the same time, a bucket or funnel may give back less
-// than the difference.
+// The debt of a limit is at most one quota. Settle does not charge more. A MovingWindow never holds
+// more than 70,000,000 units, and the debt of a bucket or funnel is never longer than 142 years. If
+// more than eight actions are settled below their estimates at about the same time, a bucket or
+// funnel may give back less than the difference.
 //
 // The limiter needs [Refundable]. A decision is settled or refunded once: a second call does
-// nothing, unless ctx had ended before the first one asked the store. Settling a refusal does nothing. What is never settled stays at its estimate. An
-// estimate of 0 cannot be settled: the error is [ErrNoReceipt], as for a decision without a
-// receipt. If actual is negative, the error is [ErrCost]. After [All] each subject's charge is
-// settled. The slots of [InFlight] stay taken.
+// nothing, unless ctx had ended before the first call asked the store. Settling a refusal does
+// nothing. An action that is never settled costs its estimate. An estimate of 0 cannot be settled:
+// the error is [ErrNoReceipt], as for a decision without a receipt. If actual is negative, the
+// error is [ErrCost]. After [All] the charge of each subject is settled. The slots of [InFlight]
+// stay taken.
 //
 // If ctx may end with the caller's request, pass [context.WithoutCancel] of it, because the cost
-// must be charged all the same. If ctx had ended, the store was not asked. After an error of the
-// store the decision may or may not have been settled. Do not retry then: a second call does nothing.
+// must be charged all the same. After an error of the store the decision may or may not have been
+// settled. Do not retry then: a second call does nothing.
 func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
 	return l.settle(ctx, d, actual, func(r *Record) int64 { return r.Cost - int64(actual) })
 }
 
 // settle gives back units of each charge of a decision, once. If units returns a negative number,
-// that many units are charged in addition. n is the caller's argument.
+// settle charges that many units in addition. n is the number that the caller has passed.
 func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Record) int64) (err error) {
 	if l == nil || l.store == nil {
 		return errZeroLimiter
 	}
 	first := d.receipt
-	shadowed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
+	shadowed := l.refundable && d.Reason == ReasonShadowed // such a decision of the store Shadow may have no receipt
 	switch {
 	case n < 0:
 		return ErrCost
@@ -146,7 +150,8 @@ func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Rec
 
 var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
 
-// owe charges units to the limits that a refund would give back to, in the store that issued it.
+// owe charges units to the limits that a refund would give back to, in the store that has decided
+// the charge.
 func (r *Record) owe(ctx context.Context, units int64) error {
 	limits := make([]Limit, 0, len(r.Limits))
 	for i := range r.Limits {
@@ -154,7 +159,7 @@ func (r *Record) owe(ctx context.Context, units int64) error {
 			limits = append(limits, r.Limits[i])
 		}
 	}
-	if len(limits) == 0 { // all are InFlight
+	if len(limits) == 0 { // such as InFlight only
 		return nil
 	}
 	t := &Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}
@@ -173,24 +178,27 @@ func (r *Record) owe(ctx context.Context, units int64) error {
 }
 
 // Release frees the slots of [InFlight] limits, shadow limits included, that an allowed decision
-// has taken. Charges of other limits stay: see [Limiter.Refund]. For a decision that has taken no
-// slot, such as a refusal, Release does nothing.
+// has taken. Charges of other limits stay: see [Limiter.Refund]. If the decision has taken no slot,
+// as a refusal has not, Release does nothing.
 //
-// Most actions end because ctx does, so pass a context that outlives it, such as
+// Most actions end because ctx does. So pass a context that does not end with the action, such as
 // context.WithoutCancel(ctx), with a timeout.
 //
 //   - Release asks the store that made the decision. So after an outage a slot of Redis is freed in
 //     Redis, and not in the second store of a [Fallback].
 //   - A slot is freed once, even if Release is called again.
 //   - After an error, Release is tried again in the background, at least once a second, until the
-//     lease has ended. You may also call it again. At most 10,000 releases of a process are tried
-//     again. Other slots are free when their leases end.
+//     lease has ended. The caller may also call Release again. A process tries at most 10,000
+//     releases again at the same time. The slots of further releases are free when their leases
+//     end.
 //   - Release never frees the slot of another action, even if the lease has ended and another
-//     action has taken the slot. Redis tells slots apart by random numbers, and other stores by the
-//     microsecond in which they were taken. So other stores have one exception: the slot is gone,
-//     after a Reset for example, and the other action takes its slot in a microsecond that the
-//     store cannot tell apart: the same one, after the clock stepped back, or the one 2^39
-//     microseconds (6.4 days) later.
+//     action has taken the slot.
+//
+// The last point has one exception. Redis tells slots apart by random numbers, and other stores by
+// the microsecond in which they were taken. If the slot is gone, after a Reset for example, another
+// store may free the slot of another action that was taken in a microsecond that it cannot tell
+// apart. This is the same microsecond, after the clock stepped back, or the one 2^39 microseconds
+// (6.4 days) later.
 func (l *Limiter) Release(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRelease)
 }
@@ -198,8 +206,8 @@ func (l *Limiter) Release(ctx context.Context, d Decision) error {
 // Renew makes the lease of a decision's slots begin anew, for an action that takes longer than a
 // lease. If the lease has ended or the slot was released, the slot is not taken again, and the
 // error is [ErrLeaseEnded]. With several InFlight limits, Renew renews those whose lease has not
-// ended. After any other error, Renew may be tried again. For a decision that has taken no slot,
-// Renew does nothing.
+// ended. After any other error, Renew may be tried again. If the decision has taken no slot, Renew
+// does nothing.
 func (l *Limiter) Renew(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRenew)
 }

@@ -8,37 +8,37 @@ import (
 
 // Status is what a user has left of a limiter's limits, and the user's ban.
 type Status struct {
-	Limits []LimitStatus // in the limiter's order, shadow ones last
+	Limits []LimitStatus // first those of Limiter.Limits, and then the shadow limits
 	Ban    BanStatus     // zero without a [BanPolicy]
 }
 
-// LimitStatus is what is left of one limit.
+// LimitStatus is what a user has left of one limit.
 type LimitStatus struct {
-	Limit      Limit         // with [Divide] the replica's share
+	Limit      Limit         // with [Divide] the share of this replica
 	Remaining  int           // 0 to the limit's quota
 	RetryAfter time.Duration // until one action passes; 0 if it would now
 	ResetAfter time.Duration // until the full quota is available; see [Limit.Initial]
 
-	// Used is the number of units that count at present, rounded up. After a change to a smaller
-	// quota, or if the user owes more, it is above the quota: 35 of 20. The tokens that a bucket
-	// with Initial has not gained yet count as used.
+	// Used is the number of units that count at present, rounded up. It is above the quota if the
+	// user owes more than that, or if the quota was higher before. If a bucket with Initial has not
+	// filled yet, its missing tokens count as used.
 	Used int
 
-	// EndsAfter is the time until the present period of a CalendarWindow ends, even if nothing was
-	// used in the period. For other limits it is 0.
+	// EndsAfter is the time until the present period of a CalendarWindow ends, also if nothing was
+	// used in it. For other limits EndsAfter is 0.
 	EndsAfter time.Duration
 }
 
-// BanStatus is a user's ban, and what a [BanPolicy] has counted for the user.
+// BanStatus is a user's ban, and the refusals and bans that a [BanPolicy] has counted.
 type BanStatus struct {
 	Banned      bool
 	RetryAfter  time.Duration // until the ban ends
-	ForgetAfter time.Duration // until all is forgotten
+	ForgetAfter time.Duration // until refusals and bans are forgotten
 	Refusals    int           // refusals that count towards the next ban
 	Level       int           // bans in a row, the present one included
 }
 
-// statusOf reads the status from the answer to look. A store that makes no record takes one limit only.
+// statusOf makes the status from the results of look. Without a record it has only the first limit.
 func (l *Limiter) statusOf(d *Decision, r *Record) (s Status) {
 	if r == nil {
 		return Status{Limits: []LimitStatus{{Limit: l.limits[0], Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Used: d.Limit - d.Remaining}}}

@@ -1,6 +1,7 @@
 package core
 
-// Store, what else a store or a decorator may implement, and how package core looks into stores that wrap others.
+// Store, the optional interfaces of stores and decorators, and functions that look into a store
+// that wraps others.
 
 import (
 	"context"
@@ -12,32 +13,34 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Store decides charges atomically and owns the clock. A [Limiter] calls it with a
-// context that is not done and a charge that is valid.
+// A Store decides charges atomically and owns the clock. A [Limiter] calls it with a context that
+// is not done and a charge that is valid.
 //
-// Take decides one charge: all of its limits agree and are charged, or none is. The answer
-// is that of [Charge.Check] and [Charge.Commit] on the states that the store keeps, in one
-// atomic step at one instant of the store's clock. Read the clock inside the lock or the
-// transaction. Every instant is positive, in microseconds. A store that decides in another way asks
-// [Charge.Writes] before it changes a state, and makes the answer with [Charge.Answer]. Without a [Record] of
-// the charge nothing can be given back, and [Limiter.Status] knows one limit only.
+// Take decides one charge: all of its limits agree and are charged, or none is. The answer is that
+// of [Charge.Check] and [Charge.Commit] on the states that the store keeps, in one atomic step at
+// one instant of the store's clock. Read the clock inside the lock or the transaction. Every
+// instant is positive, in microseconds. A store that decides in another way must ask
+// [Charge.Writes] before it changes a state, and makes the answer with [Charge.Answer]. If the
+// store returns no [Record] of a charge, nothing can be given back, and [Limiter.Status] has one
+// limit only.
 //
-// Lock everything of the user. Limiters may share only some limits, or name them in another
-// order: locks of an action or of one limit admit too much, and locks of one row after the
-// other can deadlock. A [Joiner] also takes charges of several users, [Terms].More, and locks everything
-// of all of them, in an order that does not depend on the charge.
+// Lock all states of the user at once. Limiters may share only some limits, or have them in another
+// order. So locks of an action or of one limit admit too much, and locks of one row after the other
+// can deadlock. A [Joiner] also takes charges of several users, in [Terms].More. It locks all
+// states of all these users, in an order that does not depend on the charge.
 //
-// User and action are any bytes of any length, but not empty. A state's key is the user, the
-// action unless [Limit.IsPerUser] says otherwise, and [Limit.Identity].
+// User and action are any bytes of any length, but not empty. The key of a state consists of the
+// user, the action, and [Limit.Identity]. If [Limit.IsPerUser] is true, it has no action.
 //
-// Reset forgets the states of the limits for that user and action. Unban is a Reset with only
-// the ban policy's limit.
+// Reset deletes the states of the limits for that user and action. [Limiter.Unban] calls Reset with
+// only the ban policy's limit.
 //
-// If a store returns an error, there is no decision: a store never turns an error into a refusal.
-// An error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
-// counts it as a failure of the store. If its server may hang, a store needs a timeout: see [FailOpen].
+// If a store returns an error, there is no decision. So a store must not return a refusal in place
+// of an error. An error that concerns only the keys of one charge must match [ErrKey]. Otherwise
+// [Fallback] counts it as a failure of the store. If the store's server may hang, the store needs a
+// timeout: see [FailOpen].
 //
-// More methods are optional. Of a decorator with [Unwrapper] the wrapped store is asked too:
+// More methods are optional. If a decorator is an [Unwrapper], the wrapped store is asked too:
 //
 //	interface    who asks                            without it
 //	Accepter     New, Limiter.With                   the store serves any limiter
@@ -61,32 +64,33 @@ type Store interface {
 	Reset(ctx context.Context, user, action string, limits []Limit) error
 }
 
-// An Accepter is for authors of stores. [New] asks it whether the store can serve a limiter.
-// [Limiter.With] asks again. If the limiter has a ban policy, its limit comes last in the limits.
+// An Accepter is for authors of stores. Accept returns an error if the store cannot serve a limiter
+// with these limits. [New] and [Limiter.With] call it. The limit of a ban policy comes last.
 type Accepter interface {
 	Accept(limits []Limit) error
 }
 
-// An Amender is a [Store] that can amend a charge: refund units of it, or release or renew its slots
-// of [InFlight]. A limiter with InFlight needs one. [Limiter.Settle] calls Take for the units that an
-// action has cost above its estimate.
+// An Amender is a [Store] that can amend a charge: refund units of it, or release or renew its
+// slots of [InFlight]. A limiter with InFlight needs an Amender. [Limiter.Settle] calls Take if an
+// action has cost more than its estimate.
 type Amender interface {
 	Store
 
-	// Amend amends what a charge of one subject has taken, in one atomic step. [Record.Amend] does
-	// the work, and returns done.
+	// Amend amends what a charge of one subject has taken, in one atomic step. [Record.Amend]
+	// changes the states, and returns done.
 	Amend(ctx context.Context, r *Record, a machine.Amendment) (done bool, err error)
 }
 
-// An Unwrapper is for authors of decorators. Unwrap returns the store that the decorator wraps. A decorator
-// that changes the user, action, cost or limits of a charge must also change those of each [Part] in [Terms].More.
+// An Unwrapper is for authors of decorators. Unwrap returns the store that the decorator wraps. A
+// decorator that changes the user, action, cost or limits of a charge must also change those of
+// each [Part] in [Terms].More.
 type Unwrapper interface {
 	Unwrap() Store
 }
 
-// A WaitWatcher is for authors of decorators. It is told of each call of [Limiter.Wait]. Wait asks
-// the store with the context that Waiting returns, and in the end calls the function that Waiting
-// returns, with the results of Wait.
+// A WaitWatcher is for authors of decorators. Waiting is called when a call of [Limiter.Wait]
+// begins to wait for its turn. Wait asks the store with the context that Waiting returns. At its
+// end Wait calls the function end with its results.
 type WaitWatcher interface {
 	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
 }
@@ -100,37 +104,38 @@ type Dated interface {
 // A Joiner is a store that can decide about several subjects in one atomic step: see [All].
 type Joiner interface {
 	// Joins reports whether the store can decide about the states of two users in one atomic step.
-	// If so, it gets each [Charge] about both, with More. Joins must not block.
+	// If it returns true, a call of All about both users is one [Charge] with More. Joins must not
+	// block.
 	Joins(a, b string) bool
 }
 
-// A Partitioned store is spread over servers that can fail one by one. Part names the server that
-// has the user's states. Part must not block.
+// A Partitioned store is spread over servers that can fail one by one. Part returns the name of the
+// server that has the user's states. Part must not block.
 type Partitioned interface {
 	Part(user string) string
 }
 
-// A Sized store keeps a bounded number of keys in process memory. Package metrics does not measure
-// how long such a store takes to answer.
+// A Sized store keeps its keys in process memory, at most maxKeys of them. Package metrics does not
+// measure how long such a store takes to answer.
 type Sized interface {
 	Len() (keys, maxKeys int)
 }
 
 // A Leaser is a store that takes units of leased limits in advance: see [Limit.Leased]. Leases
-// returns how many units it has taken since it was made, how many it has given back, and how many
-// were lost because it could not give them back.
+// counts the units since the store was made: those that it has taken, those that it has given back,
+// and those that were lost because it could not give them back.
 type Leaser interface {
 	Leases() (taken, returned, lost uint64)
 }
 
 // A Breaker stops asking a store that fails, and asks again from time to time.
 type Breaker interface {
-	// Failing reports whether the Breaker does not ask the store for some user, and a call for such
-	// a user has failed within the last minute. Without the last condition a part of the store
-	// would count as down for ever if no caller needs that part any more.
+	// Failing reports whether the Breaker has stopped asking the store, or a part of it, and a call
+	// of that part has failed within the last minute. Without the second condition a part would
+	// count as down for ever if no caller needs it any more.
 	Failing() bool
 
-	// Open reports whether it has stopped for a user.
+	// Open reports whether the Breaker has stopped asking the store for that user.
 	Open(user string) bool
 }
 
@@ -139,13 +144,13 @@ type Breaker interface {
 // but do not count the error as a failure of the store.
 var ErrKey = errors.New("core: the store has no answer for this key")
 
-// Stores returns store and all stores that it wraps, from the outside in. What the first store of a
-// [Fallback] wraps comes before the second store.
+// Stores returns store and all stores that it wraps, from the outside in. The stores that the first
+// store of a [Fallback] wraps come before the second store.
 func Stores(store Store) iter.Seq[Store] {
 	return func(yield func(Store) bool) { walk(store, yield) }
 }
 
-// walk is Stores, and reports whether yield wants more.
+// walk calls yield for each of Stores. It reports whether yield wants more.
 func walk(store Store, yield func(Store) bool) (more bool) {
 	if store == nil || !yield(store) {
 		return store == nil
@@ -157,10 +162,11 @@ func walk(store Store, yield func(Store) bool) (more bool) {
 	return !ok || walk(p.second(), yield)
 }
 
-// A pair is a decorator that wraps two stores: a [Fallback].
+// A pair is a decorator that wraps two stores, as [Fallback] does.
 type pair interface{ second() Store }
 
-// find returns the first of a store and the stores that it wraps that is a T.
+// find returns the first T among a store and the stores that it wraps. Of a pair it follows the
+// first store.
 func find[T any](store Store) (found T, ok bool) {
 	if found, ok = store.(T); ok {
 		return found, true
@@ -171,7 +177,8 @@ func find[T any](store Store) (found T, ok bool) {
 	return found, false
 }
 
-// every reports whether a store, or else each one that it wraps, is a T for which holds is true.
+// every reports whether a store is a T for which holds is true. If the store is not a T, all stores
+// that it wraps must be.
 func every[T any](store Store, holds func(T) bool) bool {
 	switch s := store.(type) {
 	case T:
@@ -183,7 +190,8 @@ func every[T any](store Store, holds func(T) bool) bool {
 	return false
 }
 
-// accept asks a store, or else the one that it wraps, whether it can serve a limiter.
+// accept returns an error if a store, or the one that it wraps, cannot serve a limiter with these
+// limits.
 func accept(store Store, limits []Limit) error {
 	for i := range limits {
 		switch l := &limits[i]; {
@@ -199,15 +207,15 @@ func accept(store Store, limits []Limit) error {
 	return nil
 }
 
-// amends reports whether all that a store charges can be amended.
+// amends reports whether all charges of a store can be amended.
 func amends(store Store) bool { return every(store, func(Amender) bool { return true }) }
 
-// joins reports whether a store decides the states of two users in one atomic step.
+// joins reports whether a store decides about the states of two users in one atomic step.
 func joins(store Store, a, b string) bool {
 	return every(store, func(s Joiner) bool { return s.Joins(a, b) })
 }
 
-// down reports whether, for the user, a breaker is open in the store or in a store that it wraps.
+// down reports whether a breaker in the store, or in a store that it wraps, is open for the user.
 func down(store Store, user string) bool {
 	for s := range Stores(store) {
 		if b, ok := s.(Breaker); ok && b.Open(user) {
@@ -217,7 +225,7 @@ func down(store Store, user string) bool {
 	return false
 }
 
-// mustStore panics if a decorator's store is nil.
+// mustStore returns the store. If it is nil, mustStore panics. where is the decorator's name.
 func mustStore(s Store, where string) Store {
 	if stores.IsNil(s) {
 		panic("core: " + where + ": the store is nil; use memorystore.New(nil) or redisstore.New")

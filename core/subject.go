@@ -9,23 +9,25 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Subject is a user and an action of a limiter, for [All]. [Limiter.For] makes it.
+// A Subject is a user and an action of a limiter, for [All]. [Limiter.For] makes a Subject.
 type Subject struct {
 	limiter      *Limiter
 	user, action string
 	cost         int
 }
 
-// For returns the subject of user and action, for [All]. The action costs one unit.
+// For returns the subject of user and action, for [All]. The action costs one unit: see
+// [Subject.Cost].
 func (l *Limiter) For(user, action string) Subject { return Subject{l, user, action, 1} }
 
-// Cost returns the subject for an action that costs n units: see [Limiter.AllowN].
+// Cost returns the subject with an action that costs n units: see [Limiter.AllowN].
 func (s Subject) Cost(n int) Subject {
 	s.cost = n
 	return s
 }
 
-// SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
+// SharesStore reports whether both limiters have the same store, so that [All] can decide about
+// subjects of both.
 func (l *Limiter) SharesStore(other *Limiter) bool {
 	if l == nil || other == nil {
 		return false
@@ -34,7 +36,7 @@ func (l *Limiter) SharesStore(other *Limiter) bool {
 }
 
 // SharesState reports whether two subjects have the same user and share the state of a limit or of
-// a [BanPolicy]. [All] does not decide about two such subjects together.
+// a [BanPolicy]. [All] returns an error for two such subjects.
 func (s Subject) SharesState(o Subject) bool {
 	if s.user != o.user || s.limiter == nil || o.limiter == nil {
 		return false
@@ -51,12 +53,13 @@ func (s Subject) SharesState(o Subject) bool {
 	return false
 }
 
-// Within returns the subject for an action that is a part of another action: d is the decision of l
-// that has admitted the other action. An example is a request that passes the same middleware
-// twice. The subject takes no slot of [InFlight] that d has taken for the same user and action. So
-// the action is not refused because of its own slots, and does not wait for them. If it costs more
-// than d has taken, it takes the difference. All other limits charge it. Release d after the action
-// has ended.
+// Within returns the subject for an action that is a part of another action, such as a request that
+// passes the same middleware twice. d is the decision of l that has admitted the other action.
+//
+// The subject takes no slot of [InFlight] that d has taken for the same user and action. So the
+// action is not refused because of its own slots, and does not wait for them. If it costs more than
+// d has taken, it takes the difference. All other limits are charged as usual. Release d after the
+// inner action has ended.
 func (s Subject) Within(l *Limiter, d Decision) Subject {
 	if !s.limiter.SharesStore(l) {
 		return s
@@ -71,9 +74,9 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 	return s
 }
 
-// exempt makes a subject's limiter one that does not take the slots again that the action has. This
-// limiter has separate queues for Wait: in the original's queues a caller that waits for these very
-// slots may come first.
+// exempt replaces the subject's limiter by a copy that does not take again the slots that the
+// action has. The copy has separate queues for Wait. In the original's queues the subject could
+// wait behind a caller that waits for these slots.
 func (s *Subject) exempt(taken *Limit, action string, slots int64) {
 	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
 	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {
@@ -86,10 +89,10 @@ func (s *Subject) exempt(taken *Limit, action string, slots int64) {
 	s.limiter = &l
 }
 
-// never reports whether the cost can never pass.
+// never reports whether the cost is above a quota, so that it can never pass.
 func (s *Subject) never() bool { return int64(s.cost) > s.limiter.smallest }
 
-// jointCharge is the charge of all subjects.
+// jointCharge returns the charge that asks about all subjects.
 func jointCharge(subjects []Subject, ask machine.Ask) Charge {
 	s := &subjects[0]
 	c := Charge{s.user, s.action, int64(s.cost), s.limiter.terms[ask.Mode]}
@@ -97,7 +100,7 @@ func jointCharge(subjects []Subject, ask machine.Ask) Charge {
 		return c
 	}
 	t := *c.Terms
-	t.Ask, t.Receipt = ask, ask.Ahead > 0 // a reserved turn may be given back
+	t.Ask, t.Receipt = ask, ask.Ahead > 0 // a turn that Wait reserves may be given back
 	for i := range subjects {
 		t.Receipt = t.Receipt || subjects[i].limiter.refundable && ask.Mode.NeedsRoom()
 	}

@@ -1,6 +1,6 @@
 package core
 
-// Wait: it blocks a caller until its action may pass.
+// Wait blocks a caller until its action may pass.
 
 import (
 	"cmp"
@@ -14,21 +14,22 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// longestWait bounds the wait of a caller without a deadline. No window but a leap year is longer.
+// longestWait bounds the wait of a caller without a deadline. It is the longest period of a window,
+// except a leap year.
 const longestWait = maxPeriod
 
 // ErrRefused is the error of [Limiter.Wait] if the action gets no turn before the deadline. The
-// decision that comes with the error has the RetryAfter. If that is [Never], the action can never
-// pass: the error matches ErrRefused, and its text says why.
+// decision that Wait returns with it has the RetryAfter. If RetryAfter is [Never], the action can
+// never pass. Then the error matches ErrRefused, and its text says why.
 var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 
-// never is ErrRefused for an action that no wait is long enough for.
+// never is an error that matches ErrRefused. It is for an action that can never pass.
 type never string
 
 func (e never) Error() string        { return "core: the action gets no turn at any time: " + string(e) }
 func (e never) Is(target error) bool { return target == ErrRefused }
 
-// noTurn is the error of a refusal by Wait.
+// noTurn returns the error of Wait for a refusal.
 func noTurn(d *Decision) error {
 	switch {
 	case d.RetryAfter != Never:
@@ -41,30 +42,31 @@ func noTurn(d *Decision) error {
 
 // Wait blocks until the action may pass, and returns the decision. If ctx has no deadline, Wait
 // blocks for up to a year. If the turn does not come before the deadline, Wait returns [ErrRefused]
-// and the refusal as soon as that is known. If ctx is canceled, Wait returns the error of ctx.
+// and the refusal, as soon as it knows that. If ctx is canceled, Wait returns the error of ctx.
 //
 //   - Turns: callers of one limiter that wait for the same user and action take turns in the order
 //     of arrival. The first of them asks the store. If the answer shows more room, the next callers
 //     ask too. A caller whose deadline is before the first one's turn asks once.
-//   - If the limiter has exactly one limit, and this is a bucket or funnel, the first caller
-//     reserves its turn in the store, and other processes queue behind it. So a turn that comes too
-//     late is known at once. If ctx is canceled before the turn, the turn is given back, unless a
-//     later turn depends on it.
-//   - A caller that waits for a slot of [InFlight] gets it at once if a slot is released that this
-//     limiter, or one derived from it, has admitted. Other slots are noticed within 250 ms.
+//   - Reservations: if the limiter has exactly one limit, and this is a bucket or funnel, the first
+//     caller reserves its turn in the store, and other processes queue behind it. So a caller
+//     learns at once if its turn comes too late. If ctx is canceled before the turn, the turn is
+//     given back, unless a later turn depends on it.
+//   - Slots: if this limiter, or one derived from it, has admitted an action, and the action's slot
+//     of [InFlight] is released, a waiting caller gets the slot at once. Other free slots are
+//     noticed within 250 ms.
 //   - All other limiters wait for RetryAfter and ask again.
-//   - Bans: a banned caller waits until the ban ends, also if the ban comes during the wait. A turn
-//     that is reserved stays reserved.
+//   - Bans: a banned caller waits until the ban ends, also if the ban begins during the wait. A
+//     turn that is reserved stays reserved.
 //   - Waiting does not count as an attempt. An ElasticWindow, a CountRefused and a BanPolicy count
-//     only a refusal that Wait returns before ctx ends.
-//   - If the store fails, all waiting callers ask it at once. A call of the store that has begun is
-//     not cut short by the deadline, and its answer counts. So Wait may return after the deadline:
-//     by the store's timeout, and by a second at most.
+//     a refusal only if Wait returns it before ctx ends.
+//   - If the store fails, all waiting callers ask it at once.
+//   - The deadline does not cut short a call of the store that has begun, and the answer counts. So
+//     Wait may return after the deadline: by the store's timeout, and by a second at most.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
 
-// WaitN is [Limiter.Wait] for an action that costs n units; see [Limiter.AllowN].
+// WaitN is [Limiter.Wait] for an action that costs n units: see [Limiter.AllowN].
 func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decision, error) {
 	return WaitAll(ctx, longestWait, Subject{l, user, action, n})
 }
@@ -122,15 +124,15 @@ func keyOf(subjects []Subject) any {
 	return k
 }
 
-// A waiter is a call of Wait. Its cost is the highest of the subjects.
+// A waiter is a call of Wait. The cost of its ticket is the highest cost of its subjects.
 type waiter struct {
 	ticket
 	subjects []Subject
 	never    bool          // a cost can never pass
 	reserves bool          // a turn can be reserved: the limiter has one limit, a bucket or funnel
 	records  bool          // the store records refusals
-	endless  bool          // neither the context nor the caller says when to give up
-	freed    chan struct{} // has a token if a slot was released since the waiter began to ask
+	endless  bool          // neither the context nor the caller bounds the wait
+	freed    chan struct{} // has a token if a slot was released after the waiter began to ask
 }
 
 func newWaiter(subjects []Subject, patience time.Duration) *waiter {
@@ -151,7 +153,7 @@ func newWaiter(subjects []Subject, patience time.Duration) *waiter {
 	return w
 }
 
-// wait waits to be called by the queue, and then asks the store.
+// wait waits until the queue calls the waiter, and then asks the store.
 func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	for {
 		var c call
@@ -177,7 +179,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	}
 }
 
-// lead asks the store for the first of the queue until the action passes.
+// lead asks the store again and again, for the first waiter of the queue, until the action passes.
 func (w *waiter) lead(ctx context.Context) (Decision, error) {
 	for i := range w.subjects {
 		if s := &w.subjects[i]; s.limiter.slotWaiters != nil {
@@ -188,13 +190,13 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 	}
 	for first := time.Now(); ; {
 		ahead := int64(0)
-		if w.reserves { // a turn when the time has ended is too late, so it is a microsecond before
+		if w.reserves { // a turn must come a microsecond before the time ends
 			ahead = max(0, w.timeLeft().Microseconds()-1)
 		}
 		d, err := w.attempt(ctx, ahead)
 		if err != nil {
 			if !errors.Is(err, ErrRefused) && ctx.Err() == nil {
-				w.q.tell(answer{room: math.MaxInt64}) // all others ask now, and see that the store fails
+				w.q.tell(answer{room: math.MaxInt64}) // all other waiters ask now, and learn that the store fails
 			}
 			return d, err
 		}
@@ -215,19 +217,20 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 	}
 }
 
-// rarer slows down a waiter that asks for a turn that other processes take again and again. The
-// waiter pauses for a 16th of the time for which it has asked: after a minute for about 4 s, and
-// after an hour for 4 minutes. So many processes that wait for a busy limit do not load the store.
+// rarer slows down a waiter whose turn other processes take again and again. The waiter pauses for
+// a 16th of the time for which it has asked: after a minute for about 4 s, and after an hour for 4
+// minutes. So many processes that wait for a busy limit do not load the store.
 const rarer = 16
 
 // slotEvery is how often the first waiter asks for a slot that another process may have released.
 const slotEvery = 250 * time.Millisecond
 
-// handover is how long before its turn a waiter lets the next one ask. It hides the delay of
-// a distant store. It is short, so that waiters who leave together have reserved little.
+// handover is how long before its turn a waiter lets the next one ask. This hides the delay of a
+// distant store. It is short, so that little is reserved if the waiters leave together.
 const handover = 10 * time.Millisecond
 
-// awaitTurn waits for the turn that the first of the queue has reserved, if it has not passed at once.
+// awaitTurn waits until the turn comes that the first waiter has reserved. If nothing was reserved,
+// the action has passed already.
 func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 	var pause time.Duration
 	if r := d.receipt; r != nil && w.reserves {
@@ -242,9 +245,9 @@ func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 			w.q.leave(&w.ticket)
 			err = sleep(ctx, time.Until(at), nil)
 		} else {
-			w.q.tell(answer{}) // new callers do not count on this turn
+			w.q.tell(answer{}) // new callers must not wait behind this turn
 		}
-		if err != nil { // the next caller asks after this
+		if err != nil { // the next caller asks only after the turn was given back
 			d.receipt.giveBack(ctx)
 			return w.end(ctx, err)
 		}
@@ -258,7 +261,8 @@ func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 	return d, nil
 }
 
-// warn logs, once for a limiter, that a caller who has set no deadline waits for a turn that is far away.
+// warn logs, once for a limiter and those derived from it, that a caller without a deadline waits
+// for a turn that is more than an hour away.
 func (w *waiter) warn(d Decision) {
 	const far = time.Hour
 	if w.endless && d.RetryAfter > far && d.Reason != ReasonInFlight && w.subjects[0].limiter.waitQueues.warned.Due() {
@@ -267,9 +271,9 @@ func (w *waiter) warn(d Decision) {
 	}
 }
 
-// attempt asks the store for the action. ahead is by how many microseconds a turn may be reserved
-// in advance. Waiting does not count as an attempt, so a refusal is recorded only if the action
-// does not pass in time. The error is then ErrRefused.
+// attempt asks the store for the action. It may reserve a turn up to ahead microseconds in advance.
+// Waiting does not count as an attempt, so a refusal is recorded only if the action does not pass
+// in time. Then the error is ErrRefused.
 func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	var d Decision
 	ask := machine.Ask{Ahead: ahead}
@@ -288,9 +292,9 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	return d, noTurn(&d)
 }
 
-// ask asks the store. If ctx's deadline ends during the call, the answer still counts. Otherwise a
-// charge could be made for a caller that has left. The store has fairTime after the deadline to
-// answer. If ctx is canceled, the call ends at once.
+// ask asks the store. If ctx's deadline ends during the call, the store has fairTime more to
+// answer, and the answer counts. Otherwise the store could charge a caller that has left. If ctx is
+// canceled, the call ends at once.
 func (w *waiter) ask(ctx context.Context, ask machine.Ask, d *Decision) error {
 	end, ends := ctx.Deadline()
 	if !ends {
@@ -309,19 +313,19 @@ func (w *waiter) ask(ctx context.Context, ask machine.Ask, d *Decision) error {
 	return decide(call, ask, w.subjects, d)
 }
 
-// timeLeft is how long the waiter can still wait.
+// timeLeft returns how long the waiter can still wait.
 func (w *waiter) timeLeft() time.Duration { return w.patience - time.Since(w.begun) }
 
-// end is for a waiter whose context or time has ended before its turn.
+// end ends the call of a waiter whose context or time has ended before its turn.
 func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Decision{}, err
 	}
-	return w.refuse(ctx, time.Microsecond) // when its turn comes is not known, but not now
+	return w.refuse(ctx, time.Microsecond) // it is not known when its turn comes
 }
 
-// refuse ends the wait of a waiter whose turn does not come in time. The turn comes after the
-// duration after, or later. If the context has not ended, the waiter asks a last time: it passes if
+// refuse ends the call of a waiter whose turn does not come in time, but after the duration after
+// at the earliest. If the context has not ended, the waiter asks a last time: the action passes if
 // there is room, or its refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(&w.ticket)
@@ -341,7 +345,7 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 	return d, noTurn(&d)
 }
 
-// sleep pauses for d, or until wake has a token.
+// sleep pauses for d, or until wake has a token. If ctx ends first, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 	if d <= 0 {
 		return nil

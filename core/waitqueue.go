@@ -1,6 +1,6 @@
 package core
 
-// The queues of Wait: they decide which waiting callers ask the store.
+// The queues of Wait decide which waiting callers ask the store.
 
 import (
 	"container/list"
@@ -12,53 +12,53 @@ import (
 	"github.com/tailcut/tailcut/core/notice"
 )
 
-// waitQueues are the queues of a limiter and those derived from it. Each queue has its own lock, so
-// that a long one delays only its own callers.
+// waitQueues has the queues of a limiter and of those derived from it. Each queue has its own lock,
+// so that a long queue delays only its own callers.
 type waitQueues struct {
 	mu     sync.Mutex
 	byKey  map[any]*waitQueue // by queueKey
-	warned notice.Once        // of a wait without end
+	warned notice.Once        // a long wait without a deadline was logged
 }
 
 func newWaitQueues() *waitQueues { return &waitQueues{byKey: map[any]*waitQueue{}} }
 
-// A waitQueue is the callers of this process that wait for the same subjects.
+// A waitQueue has the callers of this process that wait for the same subjects.
 type waitQueue struct {
 	key     any
-	callers int // those who have the queue; guarded by waitQueues.mu
+	callers int // how many callers have not left; guarded by waitQueues.mu
 
-	mu      sync.Mutex    // guards the fields below, and of its tickets place and called
+	mu      sync.Mutex    // guards the fields below, and place and called of its tickets
 	tickets list.List     // in the order of arrival
-	units   int64         // of all tickets
-	unasked *list.Element // the first ticket that has not been called for the room
+	units   int64         // the sum of the costs of all tickets
+	unasked *list.Element // the first ticket that was not called yet for the present room
 	answer
 }
 
-// An answer is what the store has told the first caller, for the others.
+// An answer is what the store has told the first caller, for the other callers of the queue.
 type answer struct {
-	room     int64     // more units may be asked for together
-	turn     time.Time // the first one's turn comes at this time, or later; zero if not known
-	reserved bool      // the first one has reserved its turn, so the others queue behind it
+	room     int64     // how many more units the other callers may ask for together
+	turn     time.Time // the earliest time of the first caller's turn; zero if not known
+	reserved bool      // the first caller has reserved its turn, so the other callers queue behind it
 }
 
 // A ticket is a caller's place in a queue.
 type ticket struct {
 	cost     int64 // units
 	begun    time.Time
-	patience time.Duration // from begun
-	rule     *machine.Rule // tells how long after a reserved turn the next one comes
+	patience time.Duration // how long the caller waits, from begun
+	rule     *machine.Rule // tells the time between two reserved turns
 
 	q      *waitQueue
-	place  *list.Element // in the queue; nil: it has left
+	place  *list.Element // in the queue; nil after the ticket has left
 	calls  chan call
-	called bool // the caller has been called, and has not resumed to wait
+	called bool // the caller was called, and does not wait again yet
 }
 
-// A call tells a waiting caller to act: it is the first now, or its turn comes too late, or there
-// may be room for it.
+// A call tells a waiting caller to ask the store: it is the first caller now, or its turn comes too
+// late, or there may be room for it.
 type call struct {
 	first bool
-	late  time.Time // its turn
+	late  time.Time // the turn that comes too late, or zero
 }
 
 func (a *waitQueues) join(key any, t *ticket) {
@@ -90,7 +90,7 @@ func (a *waitQueues) leave(t *ticket) {
 	}
 }
 
-// leave takes the ticket out of the queue if it is still there.
+// leave takes the ticket out of the queue, unless it has left before.
 func (q *waitQueue) leave(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,7 +109,7 @@ func (q *waitQueue) leave(t *ticket) {
 	q.call()
 }
 
-// resume puts a called caller back to waiting: others have taken the room.
+// resume lets a called caller wait again, because other callers have taken the room.
 func (q *waitQueue) resume(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,9 +118,8 @@ func (q *waitQueue) resume(t *ticket) {
 	q.call()
 }
 
-// tell passes the answer that the first caller got to the queue. The room that the answer shows is
-// shared with the callers that are asking at present, so that together they ask for no more than
-// there is.
+// tell gives the queue the answer that the first caller has got. The callers that ask at present
+// share the room of the answer. So together they ask for no more than there is.
 func (q *waitQueue) tell(a answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -134,7 +133,7 @@ func (q *waitQueue) tell(a answer) {
 	}
 }
 
-// call calls the first caller, and those for whom there may be room, each once.
+// call calls the first caller, and the callers for whom there may be room. A caller is called once.
 func (q *waitQueue) call() {
 	if e := q.tickets.Front(); e != nil {
 		e.Value.(*ticket).call(call{first: true})
@@ -149,9 +148,10 @@ func (q *waitQueue) call() {
 	}
 }
 
-// callLate calls the caller of a ticket whose turn comes too late. units are those of all tickets
-// up to this one. For example, if the reserved turn has 2 units and the ticket behind it 3, the
-// ticket's turn comes by the time of 3 units after the reserved one.
+// callLate calls the caller of a ticket if its turn comes too late. units is the sum of the costs
+// of all tickets up to this one. For example, if the reserved turn costs 2 units and the next
+// ticket 3, the turn of that ticket comes when the rate has given 3 more units after the reserved
+// turn.
 func (q *waitQueue) callLate(t *ticket, units int64) {
 	turn := q.turn
 	if q.reserved {

@@ -73,7 +73,7 @@ func (tab *table) check(t testing.TB, name string) (used int64) {
 		if found, ok := tab.search(sl.key); !ok || found != at {
 			t.Fatalf("%s: slot %d is not found, but %d, %v", name, at, found, ok)
 		}
-		if sl.more {
+		if sl.hasData {
 			kept++
 		}
 	}

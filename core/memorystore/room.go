@@ -3,15 +3,17 @@ package memorystore
 // New keys. makeRoom finds room for them before a charge is committed, and saveNew saves them after
 // it.
 //
-// A full store drops another key. If no key can be dropped, all users without a key share a state,
-// in which together they may do what one user may. So a flood of keys does not lock out new users.
+// A full store drops another key. If no key can be dropped, all users without a key share one state
+// of each limit. Together they may do what one user may. So a flood of keys does not lock out new
+// users.
 //
-// Each key has a level, and each table too. When a state is written, its key's level becomes the
-// table's level plus the part of the quota that is used. The key with the lowest level is dropped
-// first, and the table's level rises to the level of that key. So a key that is not used falls
-// behind as other keys come. A key that has used n times as much of its quota stays n times as
-// long. This is the cache replacement GreedyDual, of Young. If only the used part counted, keys
-// that were once nearly refused would stay for ever, and all others would drop one another.
+// Which key is dropped first: each key has a level, and each table too. When a state is written,
+// the level of its key becomes the level of the table plus the part of the quota that is used. The
+// key with the lowest level is dropped first, and the level of the table rises to that of the
+// dropped key. So a key that is not used falls behind as other keys come. A key that has used n
+// times as much of its quota stays n times as long. This is the cache replacement algorithm
+// GreedyDual by Young. If only the used part counted, keys that were once nearly refused would stay
+// for ever, and all other keys would drop one another.
 
 import (
 	"iter"
@@ -23,19 +25,19 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// probe is among how many keys of a shard the store looks for one to drop.
+// probe is the number of keys of a shard among which the store looks for one to drop.
 const probe = 32
 
 // longestWait is the longest RetryAfter for a user without a key, in microseconds.
 const longestWait = 60e6
 
 // makeRoom finds room for the new keys of a charge that all limits admit. If there is no room for a
-// key, a shared state decides. If the shared state refuses, or cannot be used, makeRoom returns the
-// ref of that key, and how long the caller should wait.
+// key, the shared state of its limit decides. If the shared state refuses, or cannot be used,
+// makeRoom returns the ref of that key, and how long the caller should wait.
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
 	for i := range tx.refs {
 		r := &tx.refs[i]
-		// A charge passes without the key of a shadow limit, or of a ban policy that has no refusal to record.
+		// A charge can pass without the key of a shadow limit, or of a ban policy that records nothing.
 		needed := c.Ban > 0 || r.rule.Ban == nil && !r.rule.Shadow
 		if r.slot != nil || !needed || s.reserve(tx, r, c.Mode == machine.ModePeek) {
 			continue
@@ -60,8 +62,9 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	return lacks, min(wait, tx.sharedWait(c))
 }
 
-// reserve counts the new key of a ref. If the store is full, it drops another key, or, if peek is
-// set, only finds one. It returns false if no key can be dropped.
+// reserve reserves a place for the new key of a ref. If the store is full, it drops another key. If
+// peek is set, it only looks for a key that can be dropped. It returns false if no key can be
+// dropped.
 func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	if r.reserved {
 		return true
@@ -78,15 +81,15 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 		if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); peek {
 			return true
 		}
-		from.drop(at, tx.now) // that key was counted
+		from.drop(at, tx.now) // the new key takes its place in used
 	}
 	r.reserved, tx.reserved = true, tx.reserved+1
 	return true
 }
 
-// victim returns the key to drop for the key of a ref: the table that has it, and its slot there,
-// or -1 if no key can be dropped. It looks at keys of the ref's own shard. If these are few, and
-// none of those that it has looked at has expired, it looks in the shard with the most keys.
+// victim returns the key to drop for the key of a ref: its table, and its slot there, or -1 if no
+// key can be dropped. It looks at keys of the ref's own shard. If it finds no expired key there,
+// and the shard has few keys, it looks in the shard with the most keys.
 func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	at = tx.leastUsed(r.in, r.key)
 	if at >= 0 && r.in.slots[at].expires <= tx.now {
@@ -101,7 +104,7 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	return r.in, at
 }
 
-// tryLock locks one more shard, unless another charge holds it.
+// tryLock locks one more shard. It returns false if another charge holds the lock.
 func (s *Store) tryLock(tx *transaction, at int) bool {
 	held := slices.Contains(tx.shards, at) || slices.Contains(tx.evicted.shards, at)
 	if held || !s.shards[at].mu.TryLock() {
@@ -111,8 +114,8 @@ func (s *Store) tryLock(tx *transaction, at int) bool {
 	return true
 }
 
-// crowded returns the shard with the most keys if t has too few keys to choose from, and otherwise
-// -1. All keys of a user are in one shard, so one user may fill the store.
+// crowded returns the index of the shard with the most keys if t has too few keys to choose from.
+// Otherwise it returns -1. All keys of a user are in one shard, so one user may fill the store.
 func (s *Store) crowded(t *table) (most int) {
 	share := s.max / int64(len(s.shards))
 	if t.used.Load() >= share-share/8 {
@@ -127,9 +130,9 @@ func (s *Store) crowded(t *table) (most int) {
 	return most
 }
 
-// leastUsed returns the position of the key with the lowest rank, among those that it looks at and
-// that can be dropped for h. An expired key comes first. Among keys of the same rank, the one that
-// expires first is taken. If no key can be dropped, the position is -1.
+// leastUsed returns the position of the key to drop for h among the keys of a sample, or -1 if none
+// of them can be dropped. It is an expired key, or else the key with the lowest rank. Of keys with
+// the same rank it is the one that expires first.
 func (tx *transaction) leastUsed(t *table, h hash) (at int) {
 	at, lowest := -1, 0
 	for i := range t.sample(h) {
@@ -144,8 +147,8 @@ func (tx *transaction) leastUsed(t *table, h hash) (at int) {
 	return at
 }
 
-// nextFree returns the time until one of the protected keys that leastUsed looks at can be dropped,
-// at most longestWait.
+// nextFree returns the time until a protected key of the sample can be dropped, at most
+// longestWait.
 func (tx *transaction) nextFree(r *ref) int64 {
 	first := tx.now + longestWait
 	for i := range r.in.sample(r.key) {
@@ -159,11 +162,11 @@ func (tx *transaction) nextFree(r *ref) int64 {
 // fullPart is the part of a quota that is used up.
 const fullPart = 255
 
-// part is which part of its quota a state has used: 1 to fullPart.
+// part returns which part of its quota a state has used: 1 to fullPart.
 func part(r *machine.Rule, v *machine.Reading) uint16 {
 	used, quota := v.Count, r.Max
 	switch {
-	case r.Ban != nil: // to forget bans in a row would shorten the next one
+	case r.Ban != nil: // if the store forgot the bans in a row, the next ban would be shorter
 		return fullPart
 	case r.Parts > 0: // in microseconds
 		used, quota = v.Rest.Whole, r.Burst.Whole
@@ -171,7 +174,8 @@ func part(r *machine.Rule, v *machine.Reading) uint16 {
 	return uint16(1 + min(used*fullPart/max(quota, 1), fullPart-1))
 }
 
-// rank says which key is dropped first: one of a low rank. It compares levels, which wrap around.
+// rank says which key is dropped first: the one with the lowest rank. It compares levels, which
+// wrap around.
 func (t *table) rank(s *slot, now int64) int {
 	if s.expires <= now {
 		return math.MinInt
@@ -179,7 +183,7 @@ func (t *table) rank(s *slot, now int64) int {
 	return int(int16(s.level - t.level))
 }
 
-// drop removes a key for another one, and raises the table's level to that of the key.
+// drop removes a key for another key, and raises the level of the table to that of the dropped key.
 func (t *table) drop(at int, now int64) {
 	if t.rank(&t.slots[at], now) > 0 {
 		t.level = t.slots[at].level
@@ -187,15 +191,17 @@ func (t *table) drop(at int, now int64) {
 	t.remove(at)
 }
 
+// evictable reports whether the key can be dropped for another key.
 func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expires <= now }
 
-// uses reports whether a key is one of the refs', or is dropped for one.
+// uses reports whether a key is that of a ref, or is dropped for one.
 func (tx *transaction) uses(h hash) bool {
 	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h }) || tx.evicted != nil && slices.Contains(tx.evicted.keys, h)
 }
 
-// sample visits up to probe keys. h determines the first key and the stride between two keys. If
-// all had the same stride, keys that can be dropped would become rare in some parts of the table.
+// sample visits up to probe keys. h determines the first key, and the stride from one key to the
+// next. If all samples had the same stride, keys that can be dropped would become rare in some
+// parts of the table.
 func (t *table) sample(h hash) iter.Seq[int] {
 	return func(yield func(at int) bool) {
 		n, seen := len(t.slots), 0
@@ -212,8 +218,8 @@ func (t *table) sample(h hash) iter.Seq[int] {
 }
 
 // share lets the shared state of the i-th ref's limit decide instead of the user's own state. It
-// returns false if that shared state decides for another ref of the same charge, because it cannot
-// be charged twice at once.
+// returns false if another ref of the charge uses that shared state already, because one charge
+// cannot charge a state twice.
 func (s *Store) share(tx *transaction, i int) bool {
 	r := &tx.refs[i]
 	if r.in.shared == nil {
@@ -232,7 +238,7 @@ func (s *Store) share(tx *transaction, i int) bool {
 	return true
 }
 
-// sharedWait is how long the shared states refuse a charge.
+// sharedWait returns the time for which the shared states refuse a charge.
 func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	for i := range tx.refs {
 		if r, e := &tx.refs[i], &tx.entries[i]; r.shared && !e.Fits {
@@ -243,7 +249,8 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	return wait
 }
 
-// noRoom is the refusal of a charge if there is no room for the key of a ref.
+// noRoom returns the refusal of a charge for which the store has no room. lacks is the ref whose
+// key has no place.
 func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
 	return core.Decision{
@@ -253,9 +260,9 @@ func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 }
 
 // saveNew saves the states that have no key yet, and makes room for those that makeRoom has not
-// looked at. The states with keys are saved before, so that a known key that had expired is not
-// removed for a new one. If a bucket with Initial finds no room, saveNew returns its ref, because a
-// bucket that is not kept does not fill.
+// looked at. The states with keys were saved before, so that insert does not remove such a key as
+// expired. If a bucket with Initial finds no room, saveNew returns its ref, because a bucket that
+// is not kept does not fill.
 func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 	for i := range tx.refs {
 		switch r, e := &tx.refs[i], &tx.entries[i]; {

@@ -1,6 +1,6 @@
 package memorystore
 
-// The store and its options.
+// The store, its options, and how it is made.
 
 import (
 	"fmt"
@@ -17,9 +17,9 @@ const (
 	defaultMaxKeys = 1 << 20
 	maxMaxKeys     = 1 << 32
 
-	// A full shard holds shardKeys keys or up to twice as many. If the number of shards is
-	// maxShards, it holds more. With many shards processors rarely wait for a lock, and with small
-	// tables the pause is short in which a table grows.
+	// A full shard holds from shardKeys to twice as many keys. If there are maxShards shards, it
+	// may hold more. With many shards, processors rarely wait for a lock. With small tables, a
+	// table grows in a short time, in which its shard is locked.
 	shardKeys = 4096
 	maxShards = 4096
 )
@@ -30,10 +30,12 @@ type Options struct {
 	// 1,048,576.
 	MaxKeys int
 
-	// Clock returns the time, for a program that replays or simulates. If it is nil, the store uses
-	// the process's monotonic clock. The store calls Clock from several goroutines and under a
-	// lock, so Clock must be quick and must not panic. It may step back. If a bucket or funnel
-	// refuses its user only because of such a step, the store may drop it for a new key.
+	// Clock returns the time, for a program that replays or simulates. If Clock is nil, the store
+	// uses the process's monotonic clock. The store calls Clock from several goroutines and under a
+	// lock, so Clock must be quick and must not panic.
+	//
+	// Clock may step back. If a bucket or funnel refuses its user only because of such a step, the
+	// store may drop its state for a new key.
 	Clock func() time.Time
 }
 
@@ -42,11 +44,11 @@ type Options struct {
 type Store struct {
 	seed maphash.Seed
 
-	now   func() int64 // the instant, in microseconds, at least 1
-	epoch func() int64 // see machine.Entry
+	now   func() int64 // the present instant, in microseconds, at least 1
+	epoch func() int64 // for machine.Entry.Epoch
 
 	max    int64
-	used   atomic.Int64 // keys in all shards, and those that charges have reserved
+	used   atomic.Int64 // keys in all shards, and places that charges have reserved for new keys
 	shards []shard      // their number is a power of two
 }
 
@@ -58,32 +60,32 @@ var (
 	_ core.Sized    = (*Store)(nil)
 )
 
-// New makes a store. opts may be nil. It panics if an option is out of bounds. Make a store once, at
-// start-up: one that is made for every request limits no user. The log says so once (code
-// "store-dropped").
+// New makes a store. opts may be nil. It panics if an option is out of bounds. Make a store once,
+// at start-up. A store that is made for every request limits no user. If a program does that, the
+// log says so once (code "store-dropped").
 func New(opts *Options) *Store {
 	clock, first, own := time.Now, int64(1), opts == nil || opts.Clock == nil
 	if !own {
-		clock, first = opts.Clock, 1<<50 // so high that no instant is negative after a step back
+		clock, first = opts.Clock, 1<<50 // so high that an instant after a step back is positive
 	}
 	base := clock()
 	instant := func(t time.Time) int64 { return max(1, first+since(base, t)) }
 	now := func() int64 { return instant(clock()) }
-	if own { // it need not read the time of day
+	if own { // time.Since does not read the time of day
 		now = func() int64 { return first + time.Since(base).Microseconds() }
 	}
 	s := newStore(opts, now, func() int64 {
 		t := clock()
 		return t.UnixMicro() - instant(t)
 	})
-	if own { // a simulation may drop many stores
+	if own { // a simulation, which sets Clock, may drop many stores
 		watch(s)
 	}
 	return s
 }
 
-// since returns the time from base to t, in microseconds. It does not use time.Duration, which
-// holds at most 292 years, because a Clock may begin with the zero time.
+// since returns the time from base to t, in microseconds. A time.Duration holds at most 292 years,
+// which is too short for a Clock that begins with the zero time.
 func since(base, t time.Time) int64 {
 	if d := t.Sub(base); d != math.MaxInt64 && d != math.MinInt64 {
 		return d.Microseconds()
@@ -108,7 +110,7 @@ func newStore(opts *Options, now, epoch func() int64) *Store {
 }
 
 // Accept returns an error if the limiter has more limits than MaxKeys, because the store would then
-// refuse every user. core.New calls it.
+// refuse every user. core.New calls Accept.
 func (s *Store) Accept(limits []core.Limit) error {
 	if int64(len(limits)) > s.max {
 		return fmt.Errorf("memorystore: %d limits need as many keys, and MaxKeys is %d", len(limits), s.max)
@@ -116,12 +118,13 @@ func (s *Store) Accept(limits []core.Limit) error {
 	return nil
 }
 
-// Dated says that the store knows the time of day.
+// Dated marks the store as one that knows the time of day: see [core.Dated].
 func (s *Store) Dated() {}
 
-// Joins reports true: the store decides about any users in one atomic step.
+// Joins returns true, because the store decides about any users in one atomic step: see
+// [core.Joiner].
 func (s *Store) Joins(string, string) bool { return true }
 
-// Len returns how many keys the store keeps, and MaxKeys. Expired keys count until the store
-// drops them.
+// Len returns how many keys the store keeps, and MaxKeys. Expired keys count until the store drops
+// them.
 func (s *Store) Len() (keys, maxKeys int) { return int(s.used.Load()), int(s.max) }

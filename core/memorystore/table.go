@@ -11,8 +11,8 @@ import (
 )
 
 // A shard has all states of some of the users, so that one lock is enough for several limits of a
-// user. It fills a cache line, so that two processors that decide about users of two shards do not
-// wait for each other.
+// user. It fills a cache line, so that two processors do not wait for each other if they decide
+// about users of different shards.
 type shard struct {
 	mu   sync.Mutex
 	keys table
@@ -23,31 +23,31 @@ type shard struct {
 type hash uint64
 
 // A table is a hash table of slots with linear probing. The hash of a key gives its first slot. If
-// that slot was taken, the key is in the first slot after it that was free. A search ends at an
+// that slot is taken by another key, the key is in the next slot that was free. A search ends at an
 // empty slot.
 //
-//   - When a key is removed, the keys after it move up, and no mark is left.
-//   - No timer removes an expired key. A full table removes all of them at once.
+//   - When a key is removed, the keys after it move up. So no slot has to be marked as deleted.
+//   - Expired keys are not removed by a timer. A full table removes all of them at once.
 //   - If that does not make enough room, the table grows. It never shrinks.
 type table struct {
 	slots  []slot
-	used   atomic.Int64 // keys, expired ones too; other shards read it without the lock
-	pool   *pool        // what does not fit into slots
-	shared *table       // the states that users without a key share, or nil: see room.go
+	used   atomic.Int64 // the number of keys, with expired ones; other shards read it without the lock
+	pool   *pool        // the data of states that do not fit into slots
+	shared *table       // the states that all users without a key share, or nil: see room.go
 	level  uint16       // rises as keys are dropped: see room.go
 }
 
 // A slot holds the state of one key.
 type slot struct {
-	key       hash   // 0: the slot is empty
-	expires   int64  // the state's Expires
-	protected int64  // the key is not dropped for another one before this instant
-	n         uint32 // the state's N, or the index of its Data
-	more      bool
-	level     uint16 // that of the table when the state was written, and the part of its quota that was used
+	key       hash   // 0 if the slot is empty
+	expires   int64  // State.Expires
+	protected int64  // the key is not dropped for another key before this instant
+	n         uint32 // State.N, or the index of State.Data in the pool
+	hasData   bool
+	level     uint16 // the level of the table when the state was written, plus the part of the quota that was used: see room.go
 }
 
-// A pool has the Data of the states of a table that have one.
+// A pool has the Data of the states of a table.
 type pool struct {
 	all  []machine.Data
 	free []uint32 // indices
@@ -78,9 +78,10 @@ func (t *table) next(at int) int {
 	return 0
 }
 
-// load returns the state of a slot. An expired one may leave its memory to the next one.
+// load returns the state of a slot. If the state has expired, the machine may use the memory of its
+// Data again.
 func (t *table) load(s *slot) machine.State {
-	if s.more {
+	if s.hasData {
 		return machine.State{Expires: s.expires, Data: t.pool.all[s.n]}
 	}
 	return machine.State{Expires: s.expires, N: s.n}
@@ -94,24 +95,25 @@ func (t *table) store(s *slot, state *machine.State) {
 		t.pool.release(s)
 		s.n = state.N
 		return
-	case !s.more:
-		s.n, s.more = t.pool.place(), true
+	case !s.hasData:
+		s.n, s.hasData = t.pool.place(), true
 	}
 	t.pool.all[s.n] = state.Data
 }
 
-// The load, in percent of the slots, keeps a key at 40 to 50 bytes and searches short.
+// The load of a table, in percent of its slots. It keeps searches short, and a key takes 40 to 50
+// bytes.
 const (
 	minSlots = 8
-	maxLoad  = 80 // a fuller table removes expired keys
-	fullLoad = 70 // if it is fuller than this after that, it grows
-	growLoad = 66 // to this load
+	maxLoad  = 80 // a table that is fuller removes its expired keys
+	fullLoad = 70 // a table that is still fuller then grows
+	growLoad = 66 // the load of a table that has grown
 )
 
-// empty is the slots of a table without keys. It counts as full, so no key is written to it.
+// empty has the slots of a table without keys. It counts as full, so no key is written to it.
 var empty [1]slot
 
-// insert makes a slot for a new key. It returns how many expired keys it has removed.
+// insert makes a slot for a new key. removed is the number of expired keys that it has removed.
 func (t *table) insert(h hash, now int64) (at int, removed int64) {
 	if used, n := t.used.Load(), int64(len(t.slots)); (used+1)*100 > n*maxLoad {
 		t.clean(now)
@@ -126,7 +128,8 @@ func (t *table) insert(h hash, now int64) (at int, removed int64) {
 	return at, removed
 }
 
-// remove removes the key at a slot. A key after it moves up if its home is not after the slot.
+// remove removes the key of a slot. A key after it moves up, unless its search begins after the
+// free slot.
 func (t *table) remove(at int) {
 	t.pool.release(&t.slots[at])
 	t.used.Add(-1)
@@ -151,7 +154,7 @@ func (t *table) clean(now int64) {
 	}
 }
 
-// grow moves the keys to more slots.
+// grow moves the keys to a larger slice of slots.
 func (t *table) grow() {
 	from := t.slots
 	t.slots = make([]slot, max(minSlots, (t.used.Load()+1)*100/growLoad))
@@ -166,7 +169,7 @@ func (t *table) grow() {
 	}
 }
 
-// place returns an index that is free.
+// place returns a free index.
 func (p *pool) place() (i uint32) {
 	if n := len(p.free); n > 0 {
 		i = p.free[n-1]
@@ -177,10 +180,10 @@ func (p *pool) place() (i uint32) {
 	return uint32(len(p.all) - 1)
 }
 
-// release frees the place of a slot's Data.
+// release frees the index of a slot's Data.
 func (p *pool) release(s *slot) {
-	if s.more {
-		p.all[s.n], s.more = nil, false
+	if s.hasData {
+		p.all[s.n], s.hasData = nil, false
 		p.free = append(p.free, s.n)
 	}
 }

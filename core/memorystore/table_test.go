@@ -93,7 +93,7 @@ func TestExpiredTrailsAreFreed(t *testing.T) {
 	kept := 0
 	for i := range s.shards {
 		for _, sl := range s.shards[i].keys.slots {
-			if sl.more && sl.expires <= c.us {
+			if sl.hasData && sl.expires <= c.us {
 				kept++
 			}
 		}

@@ -1,8 +1,8 @@
 package memorystore
 
 // The calls of a limiter. Each is a transaction: the store locks the shards of the users, finds the
-// states, and writes them back. The functions that Take calls come first, and then the
-// other methods. room.go has what a new key needs.
+// states, and writes them back. Take and the functions that it calls come first. room.go has what a
+// new key needs.
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 )
 
 // Take decides a charge in one atomic step. For up to four limits whose keys are in the store, it
-// allocates only a receipt, and memory for the part of a state besides its two numbers, such as the
-// queue of a window, when that begins or grows.
+// allocates memory only for a receipt, and for the data of a state when they begin or grow, such as
+// the queue of a window.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	limits, subjects := len(c.Limits), 1
 	if more := c.More; more != nil {
@@ -58,8 +58,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core
 	r = c.Commit(&d, tx.entries, tx.now, passes)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
-		// Another limiter, or a smaller cost, might have room. The key is protected
-		// nonetheless: to drop it would give the user a full quota.
+		// The key is protected, although another limiter or a smaller cost might have room. To drop
+		// it would give the user a full quota.
 		until = tx.now + int64(d.RetryAfter/time.Microsecond)
 	}
 	for i := range tx.refs {
@@ -78,35 +78,36 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core
 	return d, r, nil
 }
 
-// A transaction is a charge that is being decided.
+// A transaction is a charge or a change that is being made, under the locks of its shards.
 type transaction struct {
 	now      int64
-	fresh    bool            // the store lacks a state of the charge
+	fresh    bool            // the store has no state for one of the refs
 	refs     []ref           // one for each limit
-	entries  []machine.Entry // those of the refs
+	entries  []machine.Entry // one for each ref
 	added    int             // how many refs are filled in
-	shards   []int           // which shards the users have
-	reserved int64           // keys that are counted in Store.used, and not yet inserted
-	evicted  *evicted        // nil: nothing
+	shards   []int           // the index of the shard of each subject
+	reserved int64           // places that Store.used counts for keys that are not inserted yet
+	evicted  *evicted        // nil if nothing was dropped
 }
 
-// evicted is what a transaction has dropped for new keys. It is on the heap, unlike the transaction.
+// evicted has the keys that a transaction has dropped for new keys, or with a Peek would drop. It
+// is on the heap, unlike the transaction.
 type evicted struct {
 	keys   []hash
-	shards []int // which shards are locked for that
+	shards []int // further shards that are locked to drop keys
 }
 
-// onStack is for how many limits and subjects a transaction has room on the stack.
+// onStack is the number of limits and of subjects for which a transaction has room on the stack.
 const onStack = 4
 
-// A ref says where the state of a limit is, if the store keeps it.
+// A ref says where the state of a limit is, if the store has the state.
 type ref struct {
 	rule     *machine.Rule
-	in       *table // that of the user's shard
+	in       *table // the table of the user's shard
 	key      hash
-	slot     *slot // where it was found, or nil; it may have moved since
-	subject  int32 // as in core.Decision
-	shared   bool  // the state is the one that users without a key share
+	slot     *slot // where the key was found, or nil; the key may have moved since
+	subject  int32 // the index, as in core.Decision
+	shared   bool  // the state is the one that all users without a key share
 	reserved bool  // a place is reserved for the key
 }
 
@@ -123,7 +124,7 @@ func (s *Store) add(tx *transaction, subject int, user, action string, limits []
 	tx.shards[subject], tx.added = shard, tx.added+len(limits)
 }
 
-// addMore fills in the refs of the further subjects.
+// addMore fills in the refs of the subjects in Terms.More.
 func (s *Store) addMore(tx *transaction, more []core.Part) {
 	for i := range more {
 		p := &more[i]
@@ -133,27 +134,30 @@ func (s *Store) addMore(tx *transaction, more []core.Part) {
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
 
-// index is which shard a user has. It uses the low bits of the hash, and a table the high ones.
+// index returns the index of a user's shard. It uses the low bits of the hash. A table uses the
+// high bits.
 func (s *Store) index(user hash) int { return int(user & hash(len(s.shards)-1)) }
 
-// Odd multipliers tell the parts of a key apart.
+// The parts of a key are multiplied by odd numbers, so that equal hashes in other places make
+// another key.
 const (
 	oddAction = 0x9e3779b97f4a7c15
 	oddLimit  = 0xc2b2ae3d27d4eb4f
 )
 
-// key is the hash of a limit's state.
+// key returns the hash of a limit's state.
 func key(user, action hash, r *machine.Rule) hash {
 	if r.PerUser {
 		action = 0
 	}
-	return max(user+oddAction*action+oddLimit*hash(r.Hash), 1) // 0 is no key
+	return max(user+oddAction*action+oddLimit*hash(r.Hash), 1) // 0 means that a slot is empty
 }
 
-// begin locks the shards of a charge's subjects and finds the states of the refs. It locks each
-// shard once, in the sequence of the store's shards, so that no two charges wait for each other. It
-// reads the clock under the locks, so that no state is from a later instant. The shards stay locked
-// until end.
+// begin locks the shards of a charge's subjects and finds the states of the refs. The shards stay
+// locked until end.
+//
+// It locks each shard once, in the order of the store's shards, so that two charges never wait for
+// each other. It reads the clock under the locks, so that no state is from a later instant.
 func (s *Store) begin(tx *transaction) {
 	if len(tx.shards) > 1 {
 		slices.Sort(tx.shards)
@@ -177,9 +181,10 @@ func (s *Store) begin(tx *transaction) {
 	}
 }
 
-// save writes a state that is dirty. If the limit refuses, save protects the key until the instant
-// until. It protects the slots of an InFlight until their leases end, because each slot that is
-// forgotten would admit one more action at the same time.
+// save writes a state that is dirty. A key whose limit refuses is protected until the instant
+// until: it is not dropped for another key before. The slots of an InFlight are protected until
+// their leases end, because each slot that is forgotten would admit one more action at the same
+// time.
 func (r *ref) save(e *machine.Entry, now, until int64) {
 	if r.slot.key != r.key {
 		r.locate()
@@ -197,10 +202,10 @@ func (r *ref) save(e *machine.Entry, now, until int64) {
 	}
 }
 
-// protect keeps the key from being dropped for another one until then.
+// protect keeps the key from being dropped for another key before the instant until.
 func (s *slot) protect(until int64) { s.protected = max(s.protected, until) }
 
-// locate finds the slot that has the key of a ref by now.
+// locate finds the slot that has the key of a ref now.
 func (r *ref) locate() (at int, found bool) {
 	if at, found = r.in.search(r.key); found {
 		r.slot = &r.in.slots[at]
@@ -208,7 +213,8 @@ func (r *ref) locate() (at int, found bool) {
 	return at, found
 }
 
-// end unlocks the shards of a charge, and gives back what it has reserved and not used.
+// end unlocks the shards of a transaction, and gives back the places that it has reserved and not
+// used.
 func (s *Store) end(tx *transaction) {
 	for i, at := range tx.shards {
 		if i == 0 || at != tx.shards[i-1] {
@@ -225,7 +231,8 @@ func (s *Store) end(tx *transaction) {
 	}
 }
 
-// edit has do change what the store keeps of the limits of a user and an action.
+// edit calls do under the lock, with the states of the limits of a user and an action, and then
+// writes or removes the dirty ones.
 func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *transaction)) {
 	tx := &transaction{refs: make([]ref, len(limits)), entries: make([]machine.Entry, len(limits)), shards: make([]int, 1)}
 	s.add(tx, 0, user, action, limits)

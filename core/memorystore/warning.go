@@ -1,6 +1,6 @@
 package memorystore
 
-// A warning of a program that makes a store for every request. Such a store limits no user.
+// A warning for a program that makes a store for every request. Such a store limits no user.
 
 import (
 	"log/slog"
@@ -12,16 +12,16 @@ import (
 const manyStores = 100
 
 // watched has stores that New has made. A store leaves it when it is garbage-collected. If the
-// program keeps its stores, they fill watched, and further stores are not added.
+// program keeps its stores, they fill watched, and later stores are not added.
 var watched struct {
 	sync.Mutex
 	stores [manyStores]weak.Pointer[Store]
 	next   int
-	got    int       // how many got in since the instant since: all but the last manyStores have been dropped
-	since  time.Time // at most an hour ago when the last one got in
+	got    int       // how many stores were added since the instant since: at most the last manyStores are not dropped
+	since  time.Time // at most an hour before the last store was added
 }
 
-// watch logs, once, that the program has dropped many stores within an hour.
+// watch logs once that the program has made and dropped many stores within an hour.
 func watch(s *Store) {
 	w, logs := &watched, false
 	w.Lock()
@@ -35,7 +35,7 @@ func watch(s *Store) {
 		w.got++
 		logs = w.got == 2*manyStores
 	}
-	w.Unlock() // the log's handler may make a store
+	w.Unlock() // before logging, because the log's handler may make a store
 	if logs {
 		slog.Default().Warn("memorystore: the program makes stores and drops them, and a store that is made for each request limits no user; make the store and its limiters once, at start-up, and keep them",
 			"code", "store-dropped")
