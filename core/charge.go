@@ -56,7 +56,7 @@ type Part struct {
 	Limits       []Limit
 }
 
-// SameLimits reports whether a and b are one slice, as the limits of charges of one limiter are. It
+// SameLimits reports whether a and b are one slice, and so are the same limits of one limiter. It
 // compares the address and the length, and not the limits.
 func SameLimits(a, b []Limit) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])

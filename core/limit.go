@@ -84,7 +84,7 @@ func (l Limit) derived() Limit {
 	if shadow {
 		identity = "shadow:" + identity
 	}
-	if l.name != "" { // a name has no slash, so no name looks like numbers
+	if l.name != "" { // a name has no slash, so it cannot look like the time of Leased
 		identity += ":" + l.name
 	}
 	l.identify(identity)

@@ -64,7 +64,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	}
 	if shortestLease(l.limits) > 0 {
 		l.slotWaiters = newSlotWaiters()
-		l.refundable = true // a slot is freed by a receipt
+		l.refundable = true // Release needs a receipt
 	}
 	if err := l.ready(); err != nil {
 		return nil, err

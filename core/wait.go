@@ -54,7 +54,7 @@ func noTurn(d *Decision) error {
 //   - Slots: if this limiter, or one derived from it, has admitted an action, and the action's slot
 //     of [InFlight] is released, a waiting caller gets the slot at once. Other free slots are
 //     noticed within 250 ms.
-//   - All other limiters wait for RetryAfter and ask again.
+//   - If no turn is reserved, the first caller waits for RetryAfter and asks again.
 //   - Bans: a banned caller waits until the ban ends, also if the ban begins during the wait. A
 //     turn that is reserved stays reserved.
 //   - Waiting does not count as an attempt. An ElasticWindow, a CountRefused and a BanPolicy count
@@ -141,7 +141,7 @@ func newWaiter(subjects []Subject, patience time.Duration) *waiter {
 	w := &waiter{
 		ticket:   ticket{begun: time.Now(), patience: patience, rule: first, calls: make(chan call, 1)},
 		subjects: slices.Clone(subjects), freed: make(chan struct{}, 1),
-		// Several limits cannot be charged ahead of time without admitting too much.
+		// Several limits that are charged ahead of time would admit too much.
 		reserves: len(subjects) == 1 && len(enforced(home.limits)) == 1 && first.Reserves(),
 	}
 	for i := range subjects {
@@ -203,7 +203,7 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 		if d.Allowed {
 			return w.awaitTurn(ctx, d)
 		}
-		// Other processes compete for the turn: ask ever more rarely, but in time.
+		// Other processes may take the turn. So ask more and more rarely, but in time.
 		pause := max(d.RetryAfter, min(time.Since(first)/rarer, w.timeLeft()/2))
 		turn, freed := time.Now().Add(d.RetryAfter), (chan struct{})(nil)
 		w.warn(d)
