@@ -51,14 +51,13 @@ func noTurn(d *Decision) error {
 //     caller reserves its turn in the store, and other processes queue behind it. So a caller
 //     learns at once if its turn comes too late. If ctx is canceled before the turn, the turn is
 //     given back, unless a later turn depends on it.
-//   - Slots: if this limiter, or one derived from it, has admitted an action, and the action's slot
-//     of [InFlight] is released, a waiting caller gets the slot at once. Other free slots are
-//     noticed within 250 ms.
+//   - Slots: a released slot of [InFlight] is noticed at once if this limiter, or one derived from
+//     it, has admitted the action. Other free slots are noticed within 250 ms.
 //   - If no turn is reserved, the first caller waits for RetryAfter and asks again.
 //   - Bans: a banned caller waits until the ban ends, also if the ban begins during the wait. A
 //     turn that is reserved stays reserved.
-//   - Waiting does not count as an attempt. An ElasticWindow, a CountRefused and a BanPolicy count
-//     a refusal only if Wait returns it before ctx ends.
+//   - Waiting does not count as an attempt. An ElasticWindow, a SlidingWindow with CountRefused and
+//     a BanPolicy count a refusal only if Wait returns it before ctx ends.
 //   - If the store fails, all waiting callers ask it at once.
 //   - The deadline does not cut short a call of the store that has begun, and the answer counts. So
 //     Wait may return after the deadline: by the store's timeout, and by a second at most.
@@ -292,9 +291,9 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	return d, noTurn(&d)
 }
 
-// ask asks the store. If ctx's deadline ends during the call, the store has fairTime more to
-// answer, and the answer counts. Otherwise the store could charge a caller that has left. If ctx is
-// canceled, the call ends at once.
+// ask asks the store. If ctx's deadline ends during the call, the store may answer for another
+// fairTime, and the answer counts. Otherwise the store could charge a caller that has left. If ctx
+// is canceled, the call ends at once.
 func (w *waiter) ask(ctx context.Context, ask machine.Ask, d *Decision) error {
 	end, ends := ctx.Deadline()
 	if !ends {
@@ -324,9 +323,9 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	return w.refuse(ctx, time.Microsecond) // it is not known when its turn comes
 }
 
-// refuse ends the call of a waiter whose turn does not come in time, but after the duration after
-// at the earliest. If the context has not ended, the waiter asks a last time: the action passes if
-// there is room, or its refusal is recorded.
+// refuse ends the call of a waiter whose turn does not come before the duration after has passed,
+// which is too late. If the context has not ended, the waiter asks a last time: the action passes
+// if there is room, or its refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(&w.ticket)
 	ask := machine.Ask{}

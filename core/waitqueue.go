@@ -118,8 +118,8 @@ func (q *waitQueue) resume(t *ticket) {
 	q.call()
 }
 
-// tell gives the queue the answer that the first caller has got. The callers that ask at present
-// share the room of the answer. So together they ask for no more than there is.
+// tell gives the queue the answer that the first caller has got. The callers that ask for room at
+// present share the room of the answer. So together they do not ask for more than there is.
 func (q *waitQueue) tell(a answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,8 +150,8 @@ func (q *waitQueue) call() {
 
 // callLate calls the caller of a ticket if its turn comes too late. units is the sum of the costs
 // of all tickets up to this one. For example, if the reserved turn costs 2 units and the next
-// ticket 3, the turn of that ticket comes when the rate has given 3 more units after the reserved
-// turn.
+// ticket 3, the next turn comes later than the reserved one by the time that 3 units take at the
+// rate.
 func (q *waitQueue) callLate(t *ticket, units int64) {
 	turn := q.turn
 	if q.reserved {

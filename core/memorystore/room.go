@@ -7,13 +7,16 @@ package memorystore
 // of each limit. Together they may do what one user may. So a flood of keys does not lock out new
 // users.
 //
-// Which key is dropped first: each key has a level, and each table too. When a state is written,
-// the level of its key becomes the level of the table plus the part of the quota that is used. The
-// key with the lowest level is dropped first, and the level of the table rises to that of the
-// dropped key. So a key that is not used falls behind as other keys come. A key that has used n
-// times as much of its quota stays n times as long. This is the cache replacement algorithm
-// GreedyDual by Young. If only the used part counted, keys that were once nearly refused would stay
-// for ever, and all other keys would drop one another.
+// The store drops keys by GreedyDual, a cache replacement algorithm by Young. Each key has a level,
+// and each table too:
+//   - When a state is written, the level of its key becomes the level of the table plus the part of
+//     the quota that is used.
+//   - The key with the lowest level is dropped first. The level of the table then rises to the
+//     level of that key.
+//
+// So a key that is not used falls behind as the level of the table rises. A key that has used n
+// times as much of its quota stays n times as long. If only the used part counted, keys that were
+// once nearly refused would stay for ever, and all other keys would drop one another.
 
 import (
 	"iter"

@@ -28,7 +28,7 @@ type hash uint64
 //
 //   - When a key is removed, the keys after it move up. So no slot has to be marked as deleted.
 //   - Expired keys are not removed by a timer. A full table removes all of them at once.
-//   - If that does not make enough room, the table grows. It never shrinks.
+//   - If removing them does not make enough room, the table grows. It never shrinks.
 type table struct {
 	slots  []slot
 	used   atomic.Int64 // the number of keys, with expired ones; other shards read it without the lock

@@ -14,9 +14,9 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Take decides a charge in one atomic step. For up to four limits whose keys are in the store, it
-// allocates memory only for a receipt, and for the data of a state when they begin or grow, such as
-// the queue of a window.
+// Take decides a charge in one atomic step. If the charge has at most four limits, and the store
+// has all their keys, Take allocates memory for two things only: a receipt, and the data of a
+// state, such as the queue of a window, when it begins or grows.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	limits, subjects := len(c.Limits), 1
 	if more := c.More; more != nil {
@@ -138,8 +138,8 @@ func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name
 // high bits.
 func (s *Store) index(user hash) int { return int(user & hash(len(s.shards)-1)) }
 
-// The parts of a key are multiplied by odd numbers, so that equal hashes in other places make
-// another key.
+// key multiplies the hashes of the action and of the limit by these odd numbers. Without them, the
+// same hashes in another order would make the same key.
 const (
 	oddAction = 0x9e3779b97f4a7c15
 	oddLimit  = 0xc2b2ae3d27d4eb4f
