@@ -107,7 +107,7 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 		ctx = c.outlives(ctx)
 	}
 	var r *Record
-	if *d, r, err = l.store.Take(ctx, c); err != nil {
+	if *d, r, err = l.store.Take(ctx, Charge{c.User, c.Action, c.Cost, c.Terms}); err != nil {
 		*d = Decision{}
 		return err
 	}
