@@ -18,12 +18,10 @@ import (
 // has all their keys, Take allocates memory for two things only: a receipt, and the data of a
 // state, such as the queue of a window, when it begins or grows.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
-	limits, subjects := len(c.Limits), 1
-	if more := c.More; more != nil {
-		subjects += len(more)
-		for i := range more {
-			limits += len(more[i].Limits)
-		}
+	more := c.More
+	limits, subjects := len(c.Limits), 1+len(more)
+	for i := range more {
+		limits += len(more[i].Limits)
 	}
 	var tx transaction
 	switch most := max(limits, subjects); {
@@ -41,8 +39,9 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core
 		tx.shards, tx.refs, tx.entries = make([]int, subjects), make([]ref, limits), make([]machine.Entry, limits)
 	}
 	s.add(&tx, 0, c.User, c.Action, c.Limits)
-	if subjects > 1 {
-		s.addMore(&tx, c.More)
+	for i := range more {
+		p := &more[i]
+		s.add(&tx, i+1, p.User, p.Action, p.Limits)
 	}
 	s.begin(&tx)
 	defer s.end(&tx)
@@ -122,14 +121,6 @@ func (s *Store) add(tx *transaction, subject int, user, action string, limits []
 		r.key = key(u, a, r.rule)
 	}
 	tx.shards[subject], tx.added = shard, tx.added+len(limits)
-}
-
-// addMore fills in the refs of the subjects in Terms.More.
-func (s *Store) addMore(tx *transaction, more []core.Part) {
-	for i := range more {
-		p := &more[i]
-		s.add(tx, i+1, p.User, p.Action, p.Limits)
-	}
 }
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
