@@ -197,8 +197,9 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	return d, err
 }
 
-// portion returns how many of n units the next call of the store charges, after earlier calls have
-// charged so many. Only the first portioned units are charged in portions.
+// portion returns how many of n units the next call of the store charges. charged is the number of
+// units that earlier calls have charged. Until they have charged the number portioned, a call
+// charges at most mostUnits.
 func portion(n, charged, portioned int64) int64 {
 	if charged < portioned {
 		return min(n, mostUnits)

@@ -24,8 +24,8 @@ type Decision struct {
 	// Limit is the quota of the binding limit: its maximum count or its capacity.
 	Limit int
 
-	// Remaining, from 0 to Limit, is the highest cost that would pass right now. With several
-	// limits it is that of the limit with the least.
+	// Remaining, from 0 to Limit, is the highest cost that would pass right now. If there are
+	// several limits, it is the lowest of their numbers.
 	Remaining int
 
 	// RetryAfter is 0 if the action is allowed. Otherwise it is the time after which the same cost

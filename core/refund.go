@@ -29,10 +29,10 @@ func (Refundable) extend(l *Limiter) error {
 // After a Refund the user has no more room than if the action had never happened. Refund does not
 // give back quota that time has given back already. So windows give back only units that they still
 // count:
-//   - A SlidingWindow or MovingWindow gives back units of the same microsecond, even if they were
-//     charged to another action.
-//   - A FixedWindow, ElasticWindow or CalendarWindow that then counts nothing is as if it had never
-//     opened.
+//   - A SlidingWindow or MovingWindow gives back units that were charged in the same microsecond,
+//     even if another call has charged them.
+//   - If a FixedWindow, ElasticWindow or CalendarWindow then counts nothing, it is as if it had
+//     never opened.
 //   - A bucket or funnel gives back at most what is still owed of this action. It gives back less
 //     if more than eight actions are refunded at about the same time. Rule.Amend in package machine
 //     has the exact rule.

@@ -16,13 +16,16 @@ import (
 // A Store decides charges atomically and owns the clock. A [Limiter] calls it with a context that
 // is not done and a charge that is valid.
 //
-// Take decides one charge: all of its limits agree and are charged, or none is. The answer is that
-// of [Charge.Check] and [Charge.Commit] on the states that the store keeps, in one atomic step at
-// one instant of the store's clock. Read the clock inside the lock or the transaction. Every
-// instant is positive, in microseconds. A store that decides in another way must ask
-// [Charge.Writes] before it changes a state, and makes the answer with [Charge.Answer]. If the
-// store returns no [Record] of a charge, nothing can be given back, and [Limiter.Status] has one
-// limit only.
+// Take decides one charge: all of its limits agree and are charged, or none is charged. It does so
+// in one atomic step, at one instant of the store's clock, which is positive and in microseconds.
+// Usually a store does this inside a lock or a transaction:
+//  1. It reads the clock, and loads the states of the limits.
+//  2. It calls [Charge.Check] and then [Charge.Commit].
+//  3. It writes back the states that have changed.
+//
+// A store that decides in another way must ask [Charge.Writes] before it changes a state, and makes
+// the answer with [Charge.Answer]. If a store returns no [Record], nothing can be given back, and
+// [Limiter.Status] has one limit only.
 //
 // Lock all states of the user at once. Limiters may share only some limits, or have them in another
 // order. So locks of an action or of one limit admit too much, and locks of one row after the other
@@ -65,7 +68,8 @@ type Store interface {
 }
 
 // An Accepter is for authors of stores. Accept returns an error if the store cannot serve a limiter
-// with these limits. [New] and [Limiter.With] call it. The limit of a ban policy comes last.
+// with these limits. [New] and [Limiter.With] call it. If the limiter has a ban policy, its limit
+// is the last one.
 type Accepter interface {
 	Accept(limits []Limit) error
 }
@@ -177,8 +181,8 @@ func find[T any](store Store) (found T, ok bool) {
 	return found, false
 }
 
-// every reports whether a store is a T for which holds is true. If the store is not a T, all stores
-// that it wraps must be.
+// every reports whether a store is a T for which holds returns true. If the store is not a T but
+// wraps other stores, every reports whether all of these are.
 func every[T any](store Store, holds func(T) bool) bool {
 	switch s := store.(type) {
 	case T:
