@@ -38,7 +38,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	}
 	t := a.tell(cfg.SpreadRetryAfter)
 	noteTwice(&known.twice, &outer, &a, &t, allowedTwice)
-	write(h, cmp.Or(outer.in, cmp.Or(limit, cfg).Headers.set()), nil, &outer, &a, &t)
+	write(h, cmp.Or(outer.in, sets[cmp.Or(limit, cfg).Headers]), nil, &outer, &a, &t)
 	if !a.decision.Allowed {
 		handlers.noteNothing(&a)
 		err := answer(f, cfg, c, &a, &t)

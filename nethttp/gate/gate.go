@@ -164,7 +164,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
 	}
-	g.policy, g.formats = newPolicy(limiters), cfg.Headers.set()
+	g.policy, g.formats = newPolicy(limiters), sets[cfg.Headers]
 	return g
 }
 

@@ -30,19 +30,11 @@ const (
 
 var (
 	formats = [...]*format{&xRateLimit, &ietf}
-	sets    = [...]set{XRateLimit: xSince1970, XRateLimitDelta: xDelta, IETF: inIETF, XRateLimitAndIETF: xSince1970 | inIETF, NoHeaders: 0}
+	sets    = map[Headers]set{XRateLimit: xSince1970, XRateLimitDelta: xDelta, IETF: inIETF, XRateLimitAndIETF: xSince1970 | inIETF, NoHeaders: 0}
 )
 
-// set returns the formats of hs. It returns none if hs is not a constant of this package.
-func (hs Headers) set() set {
-	if hs.check() != nil {
-		return 0
-	}
-	return sets[hs]
-}
-
 func (hs Headers) check() error {
-	if hs < 0 || int(hs) >= len(sets) {
+	if _, known := sets[hs]; !known {
 		return fmt.Errorf("Headers is %d; use a constant of package gate, such as gate.IETF", hs)
 	}
 	return nil
