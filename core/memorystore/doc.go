@@ -1,75 +1,85 @@
-// Package memorystore keeps the state of limits in process memory. Start with it: there is nothing to install
-// and nothing to close.
+// Package memorystore keeps the state of limits in process memory. Start with it: there is nothing
+// to install and nothing to close.
 //
 //	store := memorystore.New(nil)
 //	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
 //
-// Each process counts separately. If processes must share their limits, use redisstore, with a memorystore as
-// the fallback.
+// Each process counts separately. If processes must share their limits, use redisstore, with a
+// memorystore as the fallback.
 //
 // # Memory
 //
-// [Options].MaxKeys bounds the store. A key is one limit of one user and action, so a limiter of two limits
-// takes two keys.
+// [Options].MaxKeys bounds the number of keys. A key is one limit of one user and action, so a
+// limiter of two limits takes two keys.
 //
 //	a key                                   40 to 50 bytes, whatever the length of user and action
-//	SlidingWindow, MovingWindow             70 bytes more for up to 5 actions; beyond that 120 bytes
-//	                                        more, and 8 to 9 for each action of its largest size so
-//	                                        far (while it grows: see below)
-//	InFlight                                90 bytes more, and 16 to 32 for each slot of its
-//	                                        largest number so far, until all are free
+//	SlidingWindow, MovingWindow             70 bytes more for up to 5 actions. For more actions 120
+//	                                        bytes more, and 8 to 9 bytes for each action of the
+//	                                        queue's largest size so far
+//	InFlight                                90 bytes more, and 16 to 32 bytes for each slot of its
+//	                                        largest number so far, until all slots are free
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         140 to 320 bytes more, until its debt has drained
 //	bucket or funnel in debt after Settle   60 bytes more
-//	BanPolicy, from a refusal or ban on     a key, 130 to 150 bytes more, and 8 to 16 for each
+//	BanPolicy, from a refusal or ban on     a key, 130 to 150 bytes more, and 8 to 16 bytes for each
 //	                                        refusal of its largest number so far
 //
-// A growing queue has spare room. While it holds fewer than max actions, each can take up to 17 bytes, from 640
-// actions on up to 13, and from 4,000 on up to 9. BenchmarkMemory prints the figures.
+// A growing queue has spare room. While it holds fewer than max actions, each action can take up to
+// 17 bytes. From 640 actions on it can take up to 13 bytes, and from 4,000 on up to 9.
+// BenchmarkMemory prints the figures.
 //
 // A MovingWindow(1,000,000, d) can take 8 MB per key. MaxKeys does not bound that.
 //
-// Instead of user and action the store keeps a 64-bit hash, keyed with a random key per store. With a million
-// users, the chance that any two of them share a state is 3 in 100 million.
+// Instead of user and action the store keeps a 64-bit hash, keyed with a random key per store. With
+// a million users, the chance that any two of them share a state is 3 in 100 million.
 //
-// An expired key stays until the table that holds it is full. The table then removes all expired keys, grows if
-// most keys have not expired, and never shrinks.
+// An expired key stays until the table that holds it is full. The table then removes all expired
+// keys. It grows if most keys have not expired, and never shrinks.
 //
 // # At the bound
 //
-// A new key takes the place of another one. The store looks at 32 keys. An expired one goes first. Of the others, if
-// their limit does not refuse the user now, that goes which has used the smallest part of its quota; the longer a
-// key is not used, the less its part counts. The key of a limit that refuses its user is never dropped, so a flood of
-// new keys unlocks no user.
+// If the store has MaxKeys keys, a new key takes the place of an old one. The store looks at 32
+// keys:
 //
-// A user whose key was dropped starts with a full quota. An attacker could use that: the attacker makes new keys
-// until the store drops the key with the attacker's own failures. That takes many actions. Suppose that a limit
-// allows five failed logins. To make the store forget four failures, other keys must have about four times MaxKeys
-// failures, however these are distributed: four million with the default. So do not make MaxKeys small for logins.
+//  1. An expired key is dropped first.
+//  2. Of the other keys, the store drops only one whose limit does not refuse its user now. It
+//     drops the key that has used the smallest part of its quota. This part counts less, the longer
+//     the key has not been used.
+//  3. If the limits of all those keys refuse, there is no room: see below.
 //
-// If the limits of all those keys refuse, there is no room. New users then share one state for each limit in
-// each part of the store; a store of MaxKeys 1,048,576 has 256 parts. Together they get no more than one user's
-// quota. If it is used up, the reason is core.ReasonFull, and RetryAfter is at most a minute. This has
+// A key whose limit refuses its user is never dropped, so a flood of new keys unlocks no user.
+//
+// A user whose key was dropped starts with a full quota. An attacker could use that, by making new
+// keys until the store drops the key with the attacker's own failures. That takes many actions.
+// Suppose that a limit allows five failed logins. To make the store forget four failures, other
+// keys must have about four times MaxKeys failures, however these are distributed: four million
+// with the default. So do not make MaxKeys small for logins.
+//
+// If there is no room, new users share one state for each limit in each part of the store. A store
+// of MaxKeys 1,048,576 has 256 parts. Together these users get no more than one user's quota. If
+// the quota is used up, the reason is core.ReasonFull, and RetryAfter is at most a minute. This has
 // consequences:
 //
 //   - A new user shares a quota with other new users, whatever their action.
 //   - A user who gets a key later starts with a full quota.
-//   - A charge to a shared state cannot be refunded: Refund changes nothing, or if the user
-//     has a key by then, it may give back units there. Wait reserves no turn in it. A slot of
-//     InFlight in it is free when its lease ends, and not by Release.
-//   - A manual ban fails, and so does a Settle that would charge more: a shared state cannot hold
-//     the ban or the debt of one user.
+//   - Refund changes nothing. If the user has a key by then, Refund may give back units there.
+//   - Wait reserves no turn.
+//   - A slot of InFlight is free when its lease ends. Release does not free it.
+//   - A ban by hand fails, and so does a Settle that would charge more, because a shared state
+//     cannot hold the ban or the debt of one user.
 //
-// Filling a store with refused keys takes MaxKeys users, or fewer users with many actions each. If clients can
-// invent users (with IPv6 addresses, for example) or actions, choose a larger MaxKeys.
+// To fill a store with refused keys, an attacker needs MaxKeys users, or fewer users with many
+// actions each. If clients can invent users (with IPv6 addresses, for example) or actions, choose a
+// larger MaxKeys.
 //
 // # Time
 //
-// The store uses the process's monotonic clock, or Options.Clock. Changes of the wall clock do not matter,
-// except to a CalendarWindow, which reads the time of day: with Options.Clock, that clock's.
+// The store uses the process's monotonic clock, or Options.Clock. Changes of the wall clock matter
+// only to a CalendarWindow, which reads the time of day. With Options.Clock it reads the time of
+// day from that clock.
 //
 // # Codes in the log
 //
-//	store-dropped  A hundred memorystores were made and dropped within an hour. A store that is made for each
-//	               request limits no user: make it and its limiters once, at start-up.
+//	store-dropped  A hundred memorystores were made and dropped within an hour. A store that is made
+//	               for each request limits no user: make it and its limiters once, at start-up.
 package memorystore

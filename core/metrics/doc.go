@@ -1,6 +1,6 @@
-// Package metrics counts the decisions of limiters. It needs only the standard library.
-// Packages tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry. Each is
-// a separate module: go get github.com/tailcut/tailcut/core/metrics/tailcutprom
+// Package metrics counts the decisions of limiters. It needs only the standard library. Packages
+// tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry. Each is a separate
+// module: go get github.com/tailcut/tailcut/core/metrics/tailcutprom
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)))
@@ -9,56 +9,68 @@
 //	prometheus.MustRegister(tailcutprom.Collector(m))
 //	expvar.Publish("tailcut", expvar.Func(func() any { return m.Snapshot() }))
 //
-// Put Watch outermost, around Fallback, FailOpen or Shadow, so that it counts the decisions
-// that callers get. One Metrics can watch several stores and adds them up.
+// Put Watch outermost, around Fallback, FailOpen or Shadow, so that it counts the decisions that
+// callers get. One Metrics can watch several stores and adds them up.
 //
 // # What is counted
 //
-// Each call of Allow, AllowN or Wait that reaches the store is counted once, as a decision of an action by a
-// limit. A Wait counts as one decision even if it asks the store several times. So does a request through the
-// middleware. A call of core.All is a decision of the subject that it is about; if the store is asked about one
-// subject after the other, each answer is a decision, also one that is given back. Peek, Status, a cost of 0,
-// Surcharge, Refund, Settle, Reset and Ban are not counted. Neither is a call that has no decision because its
-// caller canceled its context, or because its deadline ended while it waited for its turn.
+// Each call of Allow, AllowN or Wait that reaches the store is one decision, and so is a request
+// through the middleware. A Wait is one decision even if it asks the store several times.
 //
-// The limit is the identity of the limit that decided, such as "sliding:1m". PerUser limits
-// have "*:" in front. For an allowed action it is the binding limit, for a banned one
-// "ban" or "*:ban", for a shadowed one the shadow limit, and for an error the limiter's first
-// limit.
+// A call of core.All is one decision, of the subject that core.Decision.Subject names. If the store
+// is asked about one subject after the other, each answer is a decision, even if its charge is
+// given back.
 //
+// These are not counted: Peek, Status, a cost of 0, Surcharge, Refund, Settle, Reset and Ban, and a
+// call that has no decision because its caller canceled its context, or because its deadline ended
+// while it waited for its turn.
+//
+// # Labels
+//
+// A decision has an action, a limit, an outcome and a source:
+//
+//	action    the action. Actions are labels, so use route templates and not raw paths
+//	limit     the identity of the limit that decided, such as "sliding:1m". PerUser limits have
+//	          "*:" in front
 //	outcome   allowed, limited, in-flight, banned, full, shadowed, error
 //	source    store, fallback, cache, lease; none if FailOpen or Shadow let it pass, or for an error
 //
-// No label holds a user, unless Options.ExportRefused is set. Actions are labels, so use route templates
-// and not raw paths. A Metrics keeps at most 1,000 pairs of action and limit; see [Options]. If there are more, the
-// log says so once:
+// The limit is the binding limit if the action was allowed, "ban" or "*:ban" if its user is banned,
+// the shadow limit for the outcome shadowed, and the limiter's first limit for an error.
 //
-//	too-many-pairs  Further actions are counted as "other". An action must not have a path or an id in it.
+// No label holds a user, unless Options.ExportRefused is set. A Metrics keeps at most 1,000 pairs
+// of action and limit; see [Options]. If there are more, the log says so once:
+//
+//	too-many-pairs  Further actions are counted as "other". An action must not have a path or an id
+//	                in it.
 //
 // # Who was refused
 //
 // [Metrics.MostRefused] lists the users with the most refusals of the last ten minutes, or of
-// [Options].RefusedWindow. They are hashes unless Options.ShowUsers opts in to names. Each process has a
-// list. With one Options.HashKey in all of them, [MergeRefused] adds the lists up: the program
-// examples/admin shows the last hour over two processes. With Options.ExportRefused the exporters show
-// the list too, and sum by (user) adds it up.
+// [Options].RefusedWindow. Users appear as hashes, or with Options.ShowUsers by name.
+//
+// Each process has a list. If all processes have one Options.HashKey, [MergeRefused] adds the lists
+// up. The program examples/admin shows the last hour over two processes. With Options.ExportRefused
+// the exporters show the list too, and sum by (user) adds it up.
 //
 // For a line in the log about each refusal, use [Metrics.OnDecision].
 //
 // # When a store is down
 //
-// A store is down if its last three calls failed and the latest failure is less than a minute
-// old. Fallback, FailOpen and Shadow then only probe the store. It is up again with the
-// first answer, or one minute after its last failure if no call follows. A store spread over
-// several servers is down while one of them is.
+// A store is down if its last three calls failed and the latest failure is less than a minute old.
+// Fallback, FailOpen and Shadow then decide without it, and only probe it. The store is up again
+// with the first answer, or one minute after its last failure if no call follows. If a store is
+// spread over several servers, it is down while one of them is.
 //
 // # Which document of plans is in force
 //
-// [Metrics.WatchPlans] has the snapshot tell the number and the version of the document of package plans that is
-// in force, and how many were rejected. Replicas with different versions have different limits.
+// After [Metrics.WatchPlans], a snapshot has the number and the version of the document of package
+// plans that is in force, and says how many documents were rejected. Replicas with different
+// versions have different limits.
 //
 // # What it costs
 //
-// Watch makes no allocation, except for a refused user who is new in the list. The list costs only
-// a refusal, 40 to 150 ns. Decisions by a bare memorystore are not timed.
+// Watch makes no allocation, except for a refused user who is new in the list. The list takes 40 to
+// 150 ns of a refusal, and no time of an allowed action. Decisions by a bare memorystore are not
+// timed.
 package metrics

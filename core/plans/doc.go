@@ -1,5 +1,5 @@
-// Package plans reads the limits of a program from a document. Another document can replace it while the
-// program runs:
+// Package plans reads the limits of a program from a document. Another document can replace it
+// while the program runs:
 //
 //	{
 //	  "default": "free",
@@ -20,57 +20,75 @@
 //
 // The middleware picks a limiter by the plan of a request's user and by the action:
 //
-//	p, err := plans.New(store, document)     // to start with, such as one that is embedded
-//	err = p.Follow(plans.File("plans.json")) // and what replaces it
+//	p, err := plans.New(store, document)     // the first document, such as an embedded one
+//	err = p.Follow(plans.File("plans.json")) // the documents that replace it
 //	limit := nethttp.Config{Limiter: plans.Pick(p, user, action, customer)}.Limit(others, user, action)
+//
+// # I want to
+//
+//   - write a document: "The document"
+//   - say which plan a user has: see "Which plan a user has"
+//   - put another document in force, on all replicas: [Plans.Follow]; see "Several replicas"
+//   - know what a document would change: [Compare]; see "Changes"
+//   - try a document on an access log: the program examples/replay
+//   - have a month begin on the day of payment, or limits in the customer's time zone: {day} and
+//     {zone} in "The document"
+//   - show customers their plan: the program examples/quota
 //
 // # The document
 //
 //	default  the plan of users who have no other
 //	plans    the plans by name
-//	users    the plans of single users, if there are any; to give one user other numbers, make a plan for it
-//	zones    the time zones of single users, if there are any
+//	users    the plans of single users; to give one user other numbers, make a plan for that user
+//	zones    the time zones of single users
 //
-// A plan has these fields:
+// The fields users and zones may be left out. A plan has these fields:
 //
-//	limits   for each action one or several limits, as core.ParseLimit reads them; "*" stands for all actions
-//	         that are not named. All limits of an action must agree before it passes
-//	ban      a core.BanPolicy for all of these actions: refusals, within, bans, forgetAfter and perUser.
-//	         With {} users are banned by hand only
-//	zone     what {zone} in a limit stands for; UTC if it is left out
+//	limits   for each action one or several limits, as core.ParseLimit reads them; "*" stands for all
+//	         actions that are not named. All limits of an action must agree before it passes
+//	ban      a core.BanPolicy for all of these actions: refusals, within, bans, forgetAfter and
+//	         perUser. With {} users are banned by hand only
+//	zone     the time zone that replaces {zone} in a limit; UTC if it is left out
 //
-// CalendarWindow(100, month.from({day}), {zone}) is a month that begins on the day on which the customer has paid:
-// Customer.Day. An action that a plan does not include has the limit Nothing(), which no ban follows. To switch an
-// action off, put a document with Nothing() in force.
+// CalendarWindow(100, month.from({day}), {zone}) is a month that begins on the day on which the
+// customer has paid: Customer.Day.
 //
-// A limit with Shadow is tried beside the others and refuses nobody. An action that a plan neither names nor
-// covers with "*" is decided by the limiter in the code, others.
+// If a plan does not include an action, give the action the limit Nothing(). No ban follows from
+// it. To switch an action off, put a document with Nothing() in force. A limit with Shadow is tried
+// beside the others and refuses nobody.
 //
-// The user and the action are those of the middleware. If action is keyfuncs.Route, it is a method and a
-// route's template, or the pattern if that has no method.
+// If a plan neither names an action nor covers it with "*", the limiter in the code, others,
+// decides.
 //
-// Which plan does a user have? That which "users" says, or else Customer.Plan, which customer returns, or
-// else "default". So the program knows who has paid, and the document has the exceptions. The zone is found in
-// the same way.
+// The user and the action are those of the middleware. If action is keyfuncs.Route, the action is a
+// method and a route's template, or the pattern if that has no method.
 //
-// A document in YAML or TOML is decoded, and encoded as JSON, before it is given to New. A byte order mark in front
-// of a document is passed over.
+// A document in YAML or TOML is decoded, and encoded as JSON, before it is given to New. A byte
+// order mark in front of a document is ignored.
+//
+// # Which plan a user has
+//
+// The first of these decides: the document's users, the Customer.Plan that the function customer
+// returns, and the document's default. So the program knows who has paid, and the document has the
+// exceptions. The first of these decides the time zone: the document's zones, Customer.Zone, and
+// the plan's zone.
 //
 // # Errors
 //
-// A broken document is never put in force. The error is a [*DocumentError] with everything that is wrong:
+// A document with an error is not put in force. The error is a [*DocumentError] with everything
+// that is wrong:
 //
 //	plans: line 5, column 20: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
 //	plans: line 9, column 5: plan "pro": "limit" is not a field; the fields are limits, ban, zone
 //
-// Unknown fields and names that are given twice are errors. A document has at most 64 MiB, a million users,
-// 10,000 pairs of a plan and an action, and 16 limits for each pair. Reading stops after 100 errors, and where a
-// document has too many users or pairs. Limits that the store cannot serve are errors too.
+// Unknown fields, names that are given twice, and limits that the store cannot serve are errors. A
+// document has at most 64 MiB, a million users, 10,000 pairs of a plan and an action, and 16 limits
+// for each pair. Reading stops after 100 errors, or when a document has too many users or pairs.
 //
 // # Changes
 //
-// [Plans.Generation] tells which document is in force, since when, and what it has changed. [Compare] tells that
-// for a document before it is put in force:
+// [Plans.Generation] says which document is in force, since when, and what it has changed.
+// [Compare] says what a document would change before it is put in force:
 //
 //	proposed, err := plans.New(store, document)
 //	for _, change := range plans.Compare(p, proposed) {
@@ -79,38 +97,43 @@
 //	// plan free, reply: SlidingWindow(5, 1m) -> SlidingWindow(3, 1m)
 //	// plan free, like: Funnel(15, Per(30, 1m)) -> Funnel(20, Per(30, 1m)); starts anew: Funnel(20, Per(30, 1m))
 //
-// Windows keep their counts. What starts anew gives each user its full quota once more: see package core,
-// "Plans and changed numbers". The limiters of proposed count on the same store. So their Peek tells whether a
-// user would be refused, and charges nothing. The program examples/quota shows that on a page. The program
-// examples/replay tries a document on an access log.
+// Windows keep their counts. A limit that starts anew gives each user its full quota once more: see
+// package core, "Plans and changed numbers".
 //
-// To go back, put the old document in force: Generation has its bytes.
+// The limiters of proposed count on the same store. So their Peek says whether a user would be
+// refused, and charges nothing. The program examples/quota shows that on a page.
+//
+// To go back, put the old document in force. Generation has its bytes.
 //
 // # Several replicas
 //
-// All replicas follow one source. A change is in force on all of them within two seconds, as long as
-// requests come. With Redis as the source, write the document with SET:
+// All replicas follow one source. A change is in force on all of them within two seconds, as long
+// as requests come. With Redis as the source, write the document with SET:
 //
 //	err = p.Follow(func(ctx context.Context) ([]byte, error) { return rdb.Get(ctx, "plans").Bytes() })
 //
-// That is one GET a second for each replica. If it does not answer within half a second, another one is sent. If
-// the source does not answer at all, the last document stays in force: one request waits for 50 ms, and after that
-// none waits, until the source answers again. A program that starts then has the document given to New.
+// Each replica sends one GET a second. If Redis does not answer within half a second, the replica
+// sends another GET. If the source does not answer at all, the last document stays in force. One
+// request waits for 50 ms, and after that none waits until the source answers again. A program that
+// starts during that time uses the document given to New.
+//
 // Generation.Version is the same on all replicas that have the same document.
 //
 // # What it costs
 //
-// To pick a limiter takes two or three look-ups in maps and makes no allocation, also while a source is
-// followed. Limiters are made when a document is put in force, and those of further time zones when they are
-// first used.
+// To pick a limiter takes two or three look-ups in maps and makes no allocation, also while a
+// source is followed. The limiters are made when a document is put in force. Those of other time
+// zones are made when they are first used.
 //
 // # Codes in the log
 //
-//	plans-changed     Another document is in force: its version, its number, and its first ten changes.
-//	plans-rejected    A document has an error, which says where. Its version is logged, and in_force is that of
-//	                  the one before, which stays in force. Correct it. Logged once for each document.
-//	plans-not-loaded  The source does not answer, or its file is missing. The document in force stays.
-//	                  Logged once until the source answers again.
-//	plan-unknown      The program gave a user a plan that the document does not have, and the default plan
-//	                  decides. Add the plan to the document. Logged once for each document.
+//	plans-changed     Another document is in force. The line has its version, its number, and its
+//	                  first ten changes.
+//	plans-rejected    A document has an error, which says where. Correct it. The line has the
+//	                  document's version. The field in_force is the version of the document that
+//	                  stays in force. Logged once for each document.
+//	plans-not-loaded  The source does not answer, or its file is missing. The document in force
+//	                  stays. Logged once until the source answers again.
+//	plan-unknown      The program gave a user a plan that the document does not have, and the default
+//	                  plan decides. Add the plan to the document. Logged once for each document.
 package plans
