@@ -126,7 +126,7 @@
 // A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Any other refusal
 // writes nothing either, except:
 //
-//   - An ElasticWindow, or a SlidingWindow with CountRefused, records an attempt that it refuses.
+//   - An ElasticWindow, or a SlidingWindow with CountRefused, records the attempts that it refuses.
 //   - A BanPolicy counts refusals.
 //   - A bucket with Initial is started by an action that costs too much for it.
 //   - If the clock has stepped back, the first action moves a state from the future to now.
@@ -169,14 +169,15 @@
 //
 // [Limiter.Settle] replaces the estimate that was charged with the real cost. It gives back the
 // difference, or charges it. What does not fit is a debt of up to one quota, and the user is
-// refused until it is paid off:
+// refused until the debt is paid off:
 //
-//	TokenBucket, Funnel, Throttle  at the rate, so in the long run no user exceeds the rate
-//	SlidingWindow, MovingWindow    as the units leave the window; a period has at most two quotas,
-//	                               one of actions that fitted, and one of debt
-//	FixedWindow, CalendarWindow    when the window or period ends, which forgives the rest
-//	ElasticWindow                  when the window ends, which forgives the rest; it ends only
-//	                               after a pause
+//	TokenBucket, Funnel, Throttle  It is paid off at the rate, so in the long run no user exceeds
+//	                               the rate.
+//	SlidingWindow, MovingWindow    It is paid off as its units leave the window. A period has at most
+//	                               two quotas, one of actions that fitted, and one of debt.
+//	FixedWindow, CalendarWindow    The end of the window or period forgives it.
+//	ElasticWindow                  The end of the window forgives it. The window ends only after a
+//	                               pause.
 //
 // [Limiter.Surcharge] charges for something that was never estimated, as far as there is room.
 //
@@ -216,7 +217,7 @@
 //	store-fails      Three calls in a row have failed. The message says what happens until the store
 //	                 answers: Fallback, FailOpen and Shadow differ.
 //	store-answers    The store answers again, and no call has failed for 5 seconds.
-//	store-falters    Some calls fail, but not several in a row. Logged at most once a minute.
+//	store-falters    Some calls fail, but fewer than three in a row. Logged at most once a minute.
 //	fallback-unused  The first store of a Fallback always has an answer, so the second is never
 //	                 asked. Give the shared store first.
 //	slot-outlived    The lease of a slot of InFlight ended, and the slot was neither released nor

@@ -99,7 +99,7 @@
 //
 // # Costs known at the end
 //
-// There are two ways if a request's cost is known only in the end:
+// If a request's cost is known only in the end, there are two ways:
 //
 //   - The handler knows it, such as the tokens of a language model or the rows of an export. It
 //     calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then debt, and
@@ -193,10 +193,10 @@
 //
 //	h = http.TimeoutHandler(nethttp.Limit(streams, user, action)(h), 10*time.Second, "timeout")
 //
-// Inside, it returns at its timeout, and when the client disconnects, while the handler in it still
-// runs. The limit does not know of that handler. So one client can have any number of them run, by
-// disconnecting. If it must be inside, the handler in it keeps its slot, also one of OnlyFailures,
-// by
+// An http.TimeoutHandler inside the limit returns at its timeout, or when the client disconnects,
+// while its handler still runs. The limit does not know of that handler. So by disconnecting, one
+// client can have any number of handlers run. If the TimeoutHandler must be inside, its handler
+// keeps the slot, also a slot of OnlyFailures:
 //
 //	defer nethttp.Hold(r)()
 //
