@@ -3,7 +3,6 @@ package core_test
 import (
 	"context"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -43,45 +42,4 @@ func Example_guarantee() {
 	// Output:
 	// loud 10
 	// quiet 2
-}
-
-// Beside a tenant that asks ten times as often as the common limit allows, quiet tenants are never refused, and all
-// together have at most the capacity and the rate of the common limit and of all guarantees.
-func TestAShareIsKeptForTheQuiet(t *testing.T) {
-	const tenants, capacity, rate, burst, guaranteed = 11, 10, 100, 2, 5 // rates a second
-	now := time.Unix(0, 0)
-	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
-	s := sharing{
-		guarantee: core.Must(core.New(store, core.Funnel(burst, core.Per(guaranteed, time.Second)))),
-		common:    core.Must(core.New(store, core.Funnel(capacity, core.Per(rate, time.Second)))),
-	}
-	var level float64 // of a bucket that leaks at the rate of all: its highest is the most above it in any interval
-	passed := map[string]int{}
-	send := func(tenant string) bool {
-		d, err := s.allow(t.Context(), tenant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d.Allowed {
-			level++
-			passed[tenant]++
-		}
-		if most := capacity + tenants*burst; level > float64(most) {
-			t.Fatalf("after %s: %.1f above the rate, more than %d", now.Sub(time.Unix(0, 0)), level, most)
-		}
-		return d.Allowed
-	}
-	for ms := range 20_000 {
-		for quiet := range tenants - 1 {
-			if ms%200 == 13*quiet && !send(fmt.Sprint("quiet-", quiet)) {
-				t.Fatalf("quiet tenant %d is refused after %d ms", quiet, ms)
-			}
-		}
-		send("loud")
-		now = now.Add(time.Millisecond)
-		level = max(0, level-float64(rate+tenants*guaranteed)/1000)
-	}
-	if n := passed["loud"]; n < 1700 || n > 1900 { // 2,110 without Surcharge
-		t.Errorf("%d requests of the loud tenant pass", n)
-	}
 }

@@ -268,34 +268,6 @@ func TestOneUsersManyActionsLeaveRoomForOthers(t *testing.T) {
 	})
 }
 
-// When the keys of a user of many actions have expired, those go, and not the live keys of the
-// users of other shards, until all shards have their share.
-func TestExpiredKeysOfOneUserGoBeforeLiveKeysOfOthers(t *testing.T) {
-	const maxKeys = 8192
-	const users = maxKeys * 3 / 4
-	c, s := storeOf(maxKeys)
-	l := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
-	for i := range maxKeys {
-		if _, err := l.Allow(ctx, "hog", fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.advance(24 * time.Hour)
-	for i := range users {
-		allow(t, l, fmt.Sprint(i))
-	}
-	forgiven := 0
-	for i := range users {
-		if d, _ := l.Peek(ctx, fmt.Sprint(i), "a"); d.Remaining != 1 {
-			forgiven++
-		}
-	}
-	if forgiven > users/100 { // not every look elsewhere meets the shard
-		t.Errorf("%d of %d users are forgiven", forgiven, users)
-	}
-	s.check(t)
-}
-
 // Where most keys are refused, new users go on finding room as easily as at first: what can
 // be dropped does not become rare in one part of a table.
 func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {

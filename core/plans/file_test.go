@@ -82,48 +82,6 @@ func TestAFileIsInForceWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// A document whose second half is written a moment after the first one never counts by half, even if it keeps
-// the size and the time of modification.
-func TestHalfOfAFileIsNotInForce(t *testing.T) {
-	logged(t)
-	document := func(reply, like int) string {
-		return doc(fmt.Sprintf(`{"limits": {"reply": ["SlidingWindow(%d, 1h)"], "like": ["SlidingWindow(%d, 1h)"]}}`, reply, like))
-	}
-	for offset := time.Duration(0); offset <= time.Second; offset += 50 * time.Millisecond {
-		synctest.Test(t, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "plans.json")
-			write(t, path, document(2, 2))
-			at := time.Now()
-			p := following(t, plans.File(path))
-			defer time.Sleep(time.Second) // looks end
-			time.Sleep(offset)
-			requests := func(n int, want string) {
-				t.Helper()
-				for range n {
-					time.Sleep(50 * time.Millisecond)
-					got, number := "", 0
-					for number != p.Generation().Number { // both are of one document
-						number = p.Generation().Number
-						got = limiterOf(t, p, "alice", "reply", plans.Customer{}) + limiterOf(t, p, "alice", "like", plans.Customer{})
-					}
-					if strings.Contains(got, "(2") && strings.Contains(got, "(3") || !strings.Contains(got, want) {
-						t.Fatalf("%s is in force, %s after the first write", got, time.Since(at))
-					}
-				}
-			}
-			for _, text := range []string{document(3, 2), document(3, 3)} {
-				requests(8, "(2")
-				write(t, path, text)
-				if err := os.Chtimes(path, at, at); err != nil {
-					t.Fatal(err)
-				}
-			}
-			requests(40, "(")
-			requests(1, "(3")
-		})
-	}
-}
-
 // What is being written is not taken, even if it is a valid document.
 func TestAFileThatIsBeingWritten(t *testing.T) {
 	log := logged(t)

@@ -1,22 +1,16 @@
 package gate_test
 
 import (
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"reflect"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/echolimit"
 	echov5 "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/ginlimit"
@@ -129,59 +123,6 @@ func TestSubjectsThatAreNotEqual(t *testing.T) {
 	nethttp.LimitAll(nethttp.By(l, a, reply), nethttp.By(core.Must(core.New(store, fivePerMinute.Named("x"))), a, reply))
 	nethttp.LimitAll(nethttp.By(l, keyfuncs.RemoteIP, reply), nethttp.By(l, keyfuncs.Everyone, reply))
 	nethttp.LimitAll(nethttp.By(l, keyfuncs.Join(a, b), reply), nethttp.By(l, keyfuncs.Join(b, a), reply))
-}
-
-// What a user has done counts under whatever numbers come next, whether another plan
-// is picked or the limits change while the program runs: no change is an amnesty.
-func TestChangingALimiterForgivesNobody(t *testing.T) {
-	type ask struct{ max, status, remaining int }
-	windows := []ask{
-		{5, 200, 4}, {5, 200, 3}, {5, 200, 2}, {5, 200, 1},
-		{3, 429, 0}, {3, 429, 0}, // more than there may be, read as if cut
-		{9, 200, 4}, // and still there
-		{5, 429, 0}, {9, 200, 3}, {9, 200, 2}, {9, 200, 1}, {9, 200, 0}, {5, 429, 0}, {9, 429, 0},
-	}
-	for _, c := range []struct {
-		name  string
-		limit func(max int) core.Limit
-		asks  []ask
-	}{
-		{"sliding", func(n int) core.Limit { return core.SlidingWindow(n, time.Minute) }, windows},
-		{"moving", func(n int) core.Limit { return core.MovingWindow(n, time.Minute) }, windows},
-		{"fixed", func(n int) core.Limit { return core.FixedWindow(n, time.Minute) }, windows},
-		{"elastic", func(n int) core.Limit { return core.ElasticWindow(n, time.Minute) }, windows},
-		{"a funnel, each size of which counts by itself", func(n int) core.Limit { return core.Funnel(n, core.Every(time.Minute)) }, []ask{
-			{3, 200, 2}, {3, 200, 1}, {5, 200, 4}, {3, 200, 0}, {3, 429, 0}, {5, 200, 3}, {5, 200, 2}, {3, 429, 0}, {5, 200, 1},
-		}},
-	} {
-		for _, ad := range adapters {
-			for _, final := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/finalcost=%t", c.name, ad.Name, final), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						store := memorystore.New(nil)
-						limiter := func(max int) *core.Limiter { return core.Must(core.New(store, c.limit(max))) }
-						var now atomic.Pointer[core.Limiter]
-						cfg := &nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return now.Load(), nil }}
-						if final {
-							cfg.FinalCost = func(*http.Request, int) int { return 1 }
-						}
-						h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter(5), Config: cfg}}}}}.Filled())
-						for i, a := range c.asks {
-							now.Store(limiter(a.max))
-							r := httptest.NewRequest("POST", "/replies/7", nil)
-							r.Header.Set("X-User-ID", "alice")
-							w := httptest.NewRecorder()
-							h.ServeHTTP(w, r)
-							got := fmt.Sprint(w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("X-RateLimit-Limit"))
-							if want := fmt.Sprint(a.status, strconv.Itoa(a.remaining), strconv.Itoa(a.max)); got != want {
-								t.Errorf("%d: got %s, want %s", i+1, got, want)
-							}
-						}
-					})
-				})
-			}
-		}
-	}
 }
 
 // A panic of a hook is the server's to deal with; the handler does not run.

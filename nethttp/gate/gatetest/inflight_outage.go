@@ -2,7 +2,6 @@ package gatetest
 
 import (
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,38 +89,6 @@ func testSlotAfterAnOutage(t *testing.T, adapters []Adapter) {
 			if got := log.Take(ad.pkg()); got != nil {
 				t.Errorf("log: %q", got)
 			}
-		})
-	}
-}
-
-// A slot that was taken before an outage is counted during it where it was taken, and released there.
-// Slots of the second store are released in that one.
-func testSlotOfTheFirstStore(t *testing.T, adapters []Adapter) {
-	for _, ad := range adapters {
-		t.Run(ad.Name, func(t *testing.T) {
-			Capture(t)
-			synctest.Test(t, func(t *testing.T) {
-				first, second := newSlotStore(), memory()
-				limiter := core.Must(core.New(core.Fallback(first, second), core.InFlight(2).Lease(lease)))
-				inFirst := core.Must(core.New(first.Store, core.InFlight(2).Lease(lease)))
-				inSecond := core.Must(core.New(second, core.InFlight(2).Lease(lease)))
-				h := ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) { time.Sleep(8 * time.Second) }))
-				var wg sync.WaitGroup
-				request := func() { wg.Go(func() { visiting(t.Context(), h) }) }
-				request()
-				time.Sleep(time.Second)
-				first.fail(true)
-				request()
-				time.Sleep(time.Second)
-				wantFree(t, "before the outage", inFirst, 1)
-				wantFree(t, "during the outage", inSecond, 1)
-				wg.Wait() // both end during the outage
-				wantFree(t, "in the store that is down", inFirst, 1)
-				wantFree(t, "in the fallback", inSecond, 2)
-				first.fail(false)
-				time.Sleep(1100 * time.Millisecond)
-				wantFree(t, "after the outage", inFirst, 2)
-			})
 		})
 	}
 }

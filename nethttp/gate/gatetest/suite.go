@@ -127,7 +127,6 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a slot is taken until a stream or a hijacked connection's handler ends", testSlotOfAStream},
 		{"a slot is renewed while the handler runs", testSlotIsRenewed},
 		{"a slot is released after an outage", testSlotAfterAnOutage},
-		{"a slot of the store before an outage is released there", testSlotOfTheFirstStore},
 		{"a slot is not freed or kept by other requests", testSlotOfAnother},
 		{"clients that disconnect around http.TimeoutHandler", testSlotsAroundTimeoutHandler},
 		{"a request that enters twice has one slot", testEnteredTwice},
