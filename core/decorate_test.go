@@ -95,6 +95,9 @@ func testFailOpen(t *testing.T) {
 	if d, err := l.Surcharge(ctx, "u", "a", 3); err != nil || d != want {
 		t.Errorf("a surcharge above the quota: %+v, %v; want %+v", d, err, want)
 	}
+	if s, err := l.Status(ctx, "u", "a"); err != nil || len(s.Limits) != 2 || s.Limits[0].Remaining != 2 || s.Limits[1].Remaining != 9 {
+		t.Errorf("the status: %+v, %v", s, err)
+	}
 	if err := l.Reset(ctx, "u", "a"); !errors.Is(err, errDown) {
 		t.Errorf("Reset hides the failure: %v", err)
 	}

@@ -81,3 +81,18 @@ func TestARefundGoesToTheStoreThatDecided(t *testing.T) {
 		t.Errorf("the store's: %v, %v", left(), err)
 	}
 }
+
+// A subject that costs nothing may bind. Then the decision still gives back what the others were charged.
+func TestARefundIfASubjectThatCostsNothingBinds(t *testing.T) {
+	ctx, store := t.Context(), memorystore.New(nil)
+	l := core.Must(core.Must(core.New(store, core.FixedWindow(5, time.Hour))).With(core.Refundable{}))
+	tight := core.Must(core.New(store, core.FixedWindow(1, time.Hour)))
+	d, err := core.All(ctx, l.For("alice", "post"), tight.For("org", "post").Cost(0))
+	if err != nil || !d.Allowed || d.Subject != 1 {
+		t.Fatal(d, err)
+	}
+	err = l.Refund(ctx, d)
+	if left, _ := l.Peek(ctx, "alice", "post"); err != nil || left.Remaining != 5 {
+		t.Errorf("%v, and %d of 5 remain", err, left.Remaining)
+	}
+}

@@ -29,3 +29,23 @@ func TestATurnInCenturiesIsTooLate(t *testing.T) {
 		}
 	}
 }
+
+// The turn of a caller that has left says nothing of the turn of one behind it, whose cost may be lower.
+func TestATurnIsForgottenWithItsCaller(t *testing.T) {
+	window := FixedWindow(5, time.Hour)
+	queues := newWaitQueues()
+	join := func(cost int64, patience time.Duration) *ticket {
+		t := &ticket{cost: cost, begun: time.Now(), patience: patience, rule: window.Rule(), calls: make(chan call, 1)}
+		queues.join("key", t)
+		return t
+	}
+	first := join(5, 2*time.Hour)
+	first.q.tell(answer{turn: time.Now().Add(time.Hour)})
+	join(1, 2*time.Hour)
+	queues.leave(first)
+	select {
+	case c := <-join(1, time.Minute).calls:
+		t.Errorf("called with %+v", c)
+	default:
+	}
+}
