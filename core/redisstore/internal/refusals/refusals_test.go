@@ -98,6 +98,18 @@ func TestAChangeDropsTheRefusalsOfAllActions(t *testing.T) {
 	}
 }
 
+// A charge by other limits may change the state, also if it is refused.
+func TestAChargeByOtherLimitsDropsARefusal(t *testing.T) {
+	a := newAsker(t)
+	other := *a
+	other.charge.Terms = &core.Terms{Limits: []core.Limit{core.Funnel(3, core.Every(time.Minute)).PerUser()}}
+	a.take("a", true, nothing)
+	other.take("a", true, nothing)
+	if got := a.take("a", true, nothing); got != core.SourceStore {
+		t.Errorf("from %v", got)
+	}
+}
+
 // Of two answers on their way, Redis may have made the refusal before the admission, and the refusal
 // may arrive after it. It is then out of date.
 func TestARefusalThatAnAdmissionOvertookIsNotKept(t *testing.T) {
