@@ -358,7 +358,7 @@ func TestALostRetryAfterIsLogged(t *testing.T) {
 	store := &down{Store: memorystore.New(nil)}
 	n := &next{busy: func() string { store.now = true; return "60" }}
 	c := &http.Client{Transport: roundtripper.New(n, core.Must(core.New(store, core.FixedWindow(9, time.Minute))), "our-account")}
-	for range 2 {
+	for range 3 {
 		if resp, err := c.Get("http://a.example/"); err != nil || resp.StatusCode != http.StatusTooManyRequests {
 			t.Fatal(err)
 		}
