@@ -77,6 +77,22 @@ func TestLimitsAreBoundedToo(t *testing.T) {
 }
 
 // The labels must tell nothing of users, and be such that Prometheus takes them.
+func TestActionsThatWaitAreBoundedToo(t *testing.T) {
+	log := logged(t)
+	m := metrics.New(&metrics.Options{MaxPairs: 10})
+	waits := m.Watch(memorystore.New(nil)).(core.WaitWatcher)
+	terms := &core.Terms{Limits: []core.Limit{core.FixedWindow(9, time.Hour)}}
+	for i := range 500 {
+		waits.Waiting(t.Context(), core.Charge{User: "u", Action: fmt.Sprint("a", i), Cost: 1, Terms: terms})
+	}
+	if n := len(m.Snapshot().Waiting); n != 10+1 {
+		t.Errorf("%d actions wait", n)
+	}
+	if n := strings.Count(log.String(), "too-many-pairs"); n != 1 {
+		t.Errorf("the log says %d times that there are too many:\n%s", n, log)
+	}
+}
+
 func TestMetricsContainNoUser(t *testing.T) {
 	m := metrics.New(nil)
 	var seen []metrics.Decision
