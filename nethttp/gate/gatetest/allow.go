@@ -187,7 +187,7 @@ func testIgnoredRefusal(t *testing.T, adapters []Adapter) {
 							errs <- err
 						},
 					}}}))
-					for range 2 {
+					for range 3 {
 						resp, err := s.Client().Post(s.URL+"/replies/7", "", nil)
 						if err != nil {
 							t.Fatal(err)
