@@ -49,10 +49,11 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 
 // Take decides a charge in one of these ways:
 //
-//   - If all limits of the charge are leased, this process decides by units that it has taken in
+//   - If all limits of the charge are leased, this process may decide by units that it has taken in
 //     advance.
-//   - If Redis has refused an equal charge within the last second, Take may repeat that refusal.
-//   - Otherwise Redis decides, in one round trip. Charges that wait at the same time share a
+//   - If Redis has refused an equal charge within the last second, this process may repeat that
+//     refusal.
+//   - Otherwise Redis decides, in one round trip. Charges that wait at the same time may share a
 //     command.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	if err := ctx.Err(); err != nil {
@@ -76,8 +77,8 @@ func (s *Store) Dated() {}
 
 // Connect opens connections to Redis before the program serves. Without Connect the first calls
 // open them, which takes up to six round trips, and those calls may time out. Connect opens two
-// connections to each server. To a server that is far away it opens one for each millisecond of the
-// response time, but at most PoolSize and at most 32.
+// connections to each server, or one for each millisecond of the response time if these are more,
+// but at most PoolSize and at most 32.
 //
 // Connect also loads the library of functions. It logs what looks wrong about the server and the
 // client: see "Codes in the log". If the server runs neither functions nor scripts, or does not

@@ -46,7 +46,7 @@ func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 	return w
 }
 
-// Take decides a charge in one round trip. If it refuses, it returns a record even if the charge
+// Take decides a charge in one round trip. With a refusal it returns a record even if the charge
 // asks for none, because the cache of refusals needs the readings.
 func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
 	r := w.request(&c)

@@ -84,7 +84,8 @@ func (q *Queue) sendDirect(own *batch) {
 }
 
 // send sends batches until no call queues. It yields twice between two batches, so that callers who
-// were just answered can join the next batch. After one yield most of them have not run.
+// were just answered can join the next batch. After one yield most of these callers have not run
+// yet.
 func (q *Queue) send(s *senders) {
 	for b := q.next(s); b != nil; b = q.next(s) {
 		q.sendBatch(b)
@@ -135,8 +136,8 @@ func (q *Queue) queueUp(s *senders, err error) {
 	s.ready++
 }
 
-// turn returns a batch, or how long the sender has to wait for one. If the sender must end, turn
-// returns nil and 0.
+// turn returns a batch, or how long the sender has to wait for its batch. If the sender must end,
+// turn returns nil and 0.
 func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -184,9 +184,9 @@ func (h *holding) room(now time.Time) int64 {
 	return int64(h.last.Remaining) + int64(float64(l.Quota())*float64(past)/float64(l.Period()))
 }
 
-// refusal returns the decision of a process that may not send a command for that cost yet.
-// RetryAfter is the time until it may. If the last answer of the server has refused this cost or a
-// lower one, RetryAfter is at least the rest of that wait.
+// refusal returns the decision of a process that may not send a command for a cost yet. RetryAfter
+// is the time until it may. If the last answer of the server has refused this cost or a lower one,
+// RetryAfter is at least the rest of that wait.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	past, delay := now.Sub(h.at).Truncate(time.Microsecond), h.delay(now, 0)
 	if cost > h.room(now) {

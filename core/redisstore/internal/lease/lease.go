@@ -50,8 +50,9 @@ type Table struct {
 // one user and action.
 const Room = 16_384
 
-// New makes an empty table with room for so many holdings. If there is no room for a holding, the
-// server decides. A caller waits at most for the timeout, and then gets the error late.
+// New makes an empty table. room is how many holdings it may keep. If there is no room for another
+// holding, the server decides. A caller waits at most for the timeout, and then gets the error
+// late.
 func New(server core.Amender, timeout time.Duration, late error, room int) *Table {
 	return &Table{
 		server: server, timeout: timeout, late: late, room: room / shards,

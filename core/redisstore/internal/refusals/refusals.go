@@ -39,8 +39,8 @@ func New(server core.Amender, now func() time.Duration, off bool) *Cache {
 	return &Cache{server: server, now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// Take repeats the refusal of an equal charge. If it has none, it asks the server, and may keep the
-// answer. It also keeps the limits of the charge, which may not change afterwards.
+// Take repeats the refusal of an equal charge. If the cache has none, Take asks the server, and may
+// keep the answer. The cache also keeps the limits of the charge, which may not change afterwards.
 func (cache *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	var q question
 	switch {
@@ -109,8 +109,8 @@ type question struct {
 	round uint64
 }
 
-// ask repeats the refusal of an equal charge. If it has none, it returns the question that note
-// needs.
+// ask repeats the refusal of an equal charge. If the cache has none, ask returns the question that
+// note needs.
 func (cache *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool) {
 	r, who := cache.row(c.User, c.Action)
 	q = question{row: r, who: who, sent: cache.now()}
