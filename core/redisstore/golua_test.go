@@ -274,6 +274,8 @@ func (o *oracle) Take(_ context.Context, c core.Charge) (core.Decision, *core.Re
 	return d, r, nil
 }
 
+func (*oracle) Reset(context.Context, string, string, []core.Limit) error { return nil }
+
 func (o *oracle) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	keys, entries := o.load(r.User, r.Action, r.Limits)
 	done = r.Amend(entries, *o.now, a)

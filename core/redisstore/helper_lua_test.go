@@ -273,11 +273,13 @@ func (s *luaServer) decide(charges ...core.Charge) ([]core.Decision, []*core.Rec
 	return decisions, records, errs
 }
 
-// Take and Amend make the server a core.Amender.
+// Take, Amend and Reset make the server a core.Amender.
 func (s *luaServer) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	decisions, records, errs := s.decide(c)
 	return decisions[0], records[0], errs[0]
 }
+
+func (*luaServer) Reset(context.Context, string, string, []core.Limit) error { return nil }
 
 func (s *luaServer) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	reply, err := s.run(s.store.AmendProgram(r, a))
