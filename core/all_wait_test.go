@@ -24,6 +24,7 @@ var togetherAndInTurn = map[string]func() core.Store{
 	"in turn":  func() core.Store { return &apart{store: memorystore.New(nil)} },
 }
 
+// "With several subjects no turn is reserved."
 func TestWaitAll(t *testing.T) {
 	for name, store := range togetherAndInTurn {
 		t.Run(name, func(t *testing.T) {

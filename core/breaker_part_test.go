@@ -40,6 +40,7 @@ type wrapped struct{ core.Store }
 
 func (w wrapped) Unwrap() core.Store { return w.Store }
 
+// "If store consists of several servers"
 // What one server of a store does concerns its users only: the others' decisions stay the
 // store's, and its own pay no timeout for every call.
 func TestBreakerPerPartOfAStore(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
+// "A probe may take a second, even if its caller leaves earlier."
 // Whoever leaves while its call probes does not keep the breaker open either. If the store hangs, the
 // probe ends after a second.
 func TestAProbeOutlastsItsCaller(t *testing.T) {

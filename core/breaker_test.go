@@ -22,6 +22,7 @@ type step struct {
 	together bool // the calls come at the same moment, and the next step does not wait for them
 }
 
+// "After three failures in a row, store is not asked any more"
 func TestBreaker(t *testing.T) {
 	const ms = time.Millisecond
 	opened := step{while: fails, calls: 3, asked: 3}
@@ -145,6 +146,7 @@ func within(l *core.Limiter, d time.Duration) (core.Decision, error) {
 	return l.Allow(ctx, "u", "a")
 }
 
+// "if the caller's deadline ends before store answers, other decides"
 // A deadline that ends when the store has had a second is the store's failure: the breaker
 // opens. The fallback decides, with a context that is not done. The others pass nothing
 // whose deadline is over.

@@ -64,6 +64,7 @@ func (h ofCore) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
+// "Such a decision has the first limit's full quota and SourceNone."
 func TestFailOpen(t *testing.T) { synctest.Test(t, testFailOpen) }
 
 func testFailOpen(t *testing.T) {
@@ -106,6 +107,7 @@ func testFailOpen(t *testing.T) {
 	}
 }
 
+// "A decision of other has SourceFallback."
 func TestFallback(t *testing.T) { synctest.Test(t, testFallback) }
 
 func testFallback(t *testing.T) {

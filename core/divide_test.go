@@ -57,6 +57,7 @@ func random(r *rand.Rand, n int) core.Limit {
 	}
 }
 
+// "A max, a capacity and an Initial are divided and rounded up"
 // A share is an n-th of the quota and of Initial, rounded up, at an n-th of the rate,
 // exactly. Nothing else changes, and what a store relies on holds.
 func TestShares(t *testing.T) {

@@ -48,6 +48,7 @@ func (s *flapping) Amend(ctx context.Context, r *core.Record, a machine.Amendmen
 	return s.Store.Amend(ctx, r, a)
 }
 
+// "Release asks the store that made the decision."
 // The subjects of a decision are charged in two stores, of which one flaps. Decisions are renewed, settled and
 // released, each more than once. In the end the stores together count what was settled, and no slot is taken.
 func TestAllIsSettledAndReleasedWhereItWasCharged(t *testing.T) {

@@ -33,6 +33,7 @@ func (s *amends) Amend(ctx context.Context, r *core.Record, a machine.Amendment)
 
 var errLost = errors.New("the answer is lost")
 
+// "A slot is freed once, even if Release is called again."
 func TestAReleaseMayBeTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store, lost := t.Context(), &amends{Store: memorystore.New(nil)}, 0
@@ -64,6 +65,7 @@ func TestAReleaseMayBeTriedAgain(t *testing.T) {
 	})
 }
 
+// "After an error, Release is tried again in the background"
 // A release that has failed is tried again in the background, by itself and once a second, until the longest lease
 // has ended.
 func TestAFailedReleaseIsTriedAgain(t *testing.T) {

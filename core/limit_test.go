@@ -296,6 +296,7 @@ func TestCallsThatReachNoStore(t *testing.T) {
 	}
 }
 
+// "Cell returns the decision as the five integers of a reply of CL.THROTTLE"
 func TestCell(t *testing.T) {
 	tests := []struct {
 		name string

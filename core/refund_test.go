@@ -11,6 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
+// "The Refund of a refusal does nothing either."
 func TestRefundWithoutAReceipt(t *testing.T) {
 	ctx := t.Context()
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))

@@ -14,6 +14,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
+// "If ctx is canceled before the turn, the turn is given back"
 // Who gives up makes room for who comes next, and wakes nobody early.
 func TestACanceledWaitGivesItsTurnBack(t *testing.T) {
 	rate := core.Every(10 * time.Second)

@@ -13,6 +13,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
+// "Wait returns ErrRefused and the refusal as soon as that is known"
 func TestWaitRefusesAtOnceWhatCannotPassInTime(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -216,6 +217,7 @@ func TestWaitDoesNotAskForTheImpossible(t *testing.T) {
 	}
 }
 
+// "It blocks for at most the duration most, and at most a year."
 // A turn exactly at the end of WaitAll is in time, and a later one is refused at once. An answer that
 // comes after the end counts.
 func TestWaitAllEnds(t *testing.T) {

@@ -247,6 +247,7 @@ func TestAWaiterWithoutATurnDelaysNobody(t *testing.T) {
 	})
 }
 
+// "A limiter without a policy ignores bans"
 func TestALimiterWithoutABanPolicyDoesNotWaitForABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(5, time.Minute)))

@@ -38,6 +38,7 @@ func waits(l *core.Limiter, n int) []string {
 	return order
 }
 
+// "take turns in the order of arrival"
 func TestWaitersPassInOrderAtTheRate(t *testing.T) {
 	rate := core.Every(2 * time.Second)
 	for _, limits := range [][]core.Limit{

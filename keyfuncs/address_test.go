@@ -26,6 +26,7 @@ func prefixes(ss ...string) (ps []netip.Prefix) {
 	return ps
 }
 
+// "It reads no header."
 func TestRemoteIP(t *testing.T) {
 	noKey, badKey := keyfuncs.ErrNoKey, keyfuncs.ErrBadKey
 	for _, tt := range []struct {

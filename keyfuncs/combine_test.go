@@ -58,6 +58,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+// "Keys of two sources are never equal."
 func TestUsersAndAddressesNeverCollide(t *testing.T) {
 	f := keyfuncs.First(keyfuncs.Header("X-User-ID"), keyfuncs.RemoteIP)
 	anonymous, err := f(get())
@@ -105,6 +106,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// "Two joined keys are equal only if they have the same number of parts and all parts are equal."
 // FuzzJoin reads the key back: if that can be done, no other parts have it.
 func FuzzJoin(f *testing.F) {
 	f.Add("a:b", "c", "a", "b:c")

@@ -109,6 +109,7 @@ func TestFuncs(t *testing.T) {
 	}
 }
 
+// "A string is the key itself."
 func TestValue(t *testing.T) {
 	type (
 		name  string

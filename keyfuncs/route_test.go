@@ -33,6 +33,7 @@ func limit(routes *[]string) http.Handler {
 	})
 }
 
+// "HEAD counts as GET, as in the mux."
 func TestRouteOnAMux(t *testing.T) {
 	app := func(routes *[]string) http.Handler {
 		mux := http.NewServeMux()

@@ -34,6 +34,7 @@ func rename(t *testing.T, path, text string) {
 	}
 }
 
+// "So it also notices a change that keeps the size and the time of modification."
 // Whenever and however a file changes, requests have the new numbers within two seconds.
 func TestAFileIsInForceWithinTwoSeconds(t *testing.T) {
 	keep := func(add time.Duration) func(t *testing.T, path, text string) {
@@ -82,6 +83,7 @@ func TestAFileIsInForceWithinTwoSeconds(t *testing.T) {
 	}
 }
 
+// "So it does not return a half-written file"
 // What is being written is not taken, even if it is a valid document.
 func TestAFileThatIsBeingWritten(t *testing.T) {
 	log := logged(t)

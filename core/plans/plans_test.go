@@ -165,6 +165,7 @@ func TestWhatHasNotChangedKeepsItsLimiter(t *testing.T) {
 	}
 }
 
+// "that is logged once for each document"
 // A plan of the program that is not in the document is logged once for each document.
 func TestAnUnknownPlanIsLoggedOnce(t *testing.T) {
 	log := logged(t)
@@ -182,6 +183,7 @@ func TestAnUnknownPlanIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// "Each decision uses one document, either the old or the new one."
 // While documents come and go, every decision is by one of them as a whole.
 func TestEachDecisionIsByOneDocument(t *testing.T) {
 	document := func(n int) []byte {

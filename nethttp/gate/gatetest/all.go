@@ -12,6 +12,7 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
+// "If one refuses, neither is charged"
 // Two subjects of one middleware, the user with 2 a minute and their organization with 3, pass together or not at
 // all. Without a user an optional subject is left out, and the others decide.
 func testAll(t *testing.T, adapters []Adapter) {

@@ -174,6 +174,7 @@ func (l *login) counts(want int) {
 	}
 }
 
+// "So n failures lock, one after the other or at the same time"
 func testOnlyFailures(t *testing.T, adapters []Adapter) {
 	only := &nethttp.Config{OnlyFailures: wrong}
 	for _, c := range []struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
+// "CORS preflights pass uncounted, and any client can send one."
 // Of ten requests that a limit of five meets, those that are no preflight are charged.
 func testPreflights(t *testing.T, adapters []Adapter) {
 	for _, c := range []struct {
