@@ -146,23 +146,27 @@ func TestASlotThatTheStoreHasNotKept(t *testing.T) {
 // A caller of Wait who has set no deadline, and whose turn is far away, is told of once for a limiter.
 func TestAWaitWithoutADeadline(t *testing.T) {
 	for name, c := range map[string]struct {
-		limit    core.Limit
+		limits   []core.Limit
 		deadline time.Duration // 0 is none
 		wait     func(ctx context.Context, l *core.Limiter) (core.Decision, error)
 		times    int
 	}{
-		"a funnel's turn":     {core.Funnel(1, core.Every(2*time.Hour)), 0, nil, 1},
-		"a window's":          {core.FixedWindow(1, 2*time.Hour), 0, nil, 1},
-		"a turn that is near": {core.FixedWindow(1, 59*time.Minute), 0, nil, 0},
-		"with a deadline":     {core.FixedWindow(1, 2*time.Hour), 5 * time.Hour, nil, 0},
-		"with a wait that is set": {core.FixedWindow(1, 2*time.Hour), 0, func(ctx context.Context, l *core.Limiter) (core.Decision, error) {
+		"a funnel's turn":     {[]core.Limit{core.Funnel(1, core.Every(2*time.Hour))}, 0, nil, 1},
+		"a window's":          {[]core.Limit{core.FixedWindow(1, 2*time.Hour)}, 0, nil, 1},
+		"a turn that is near": {[]core.Limit{core.FixedWindow(1, 59*time.Minute)}, 0, nil, 0},
+		"with a deadline":     {[]core.Limit{core.FixedWindow(1, 2*time.Hour)}, 5 * time.Hour, nil, 0},
+		"with a wait that is set": {[]core.Limit{core.FixedWindow(1, 2*time.Hour)}, 0, func(ctx context.Context, l *core.Limiter) (core.Decision, error) {
 			return core.WaitAll(ctx, 5*time.Hour, l.For("alice", "export"))
 		}, 0},
+		"an action within another": {[]core.Limit{core.FixedWindow(1, 2*time.Hour), core.InFlight(5).Lease(24 * time.Hour)}, 0, func(ctx context.Context, l *core.Limiter) (core.Decision, error) {
+			d, _ := l.Allow(ctx, "alice", "export")
+			return core.WaitAll(ctx, 2*365*24*time.Hour, l.For("alice", "export").Within(l, d))
+		}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := logs(t)
-				l := core.Must(core.New(memorystore.New(nil), c.limit))
+				l := core.Must(core.New(memorystore.New(nil), c.limits...))
 				ctx := t.Context()
 				if c.deadline > 0 {
 					var cancel context.CancelFunc

@@ -75,15 +75,15 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 }
 
 // exempt replaces the subject's limiter by a copy that does not take again the slots that the
-// action has. The copy has separate queues for Wait. In the original's queues the subject could
-// wait behind a caller that waits for these slots.
+// action has. The limits are copied too, so the copy has separate queues for Wait. In the original's
+// queues the subject could wait behind a caller that waits for these slots.
 func (s *Subject) exempt(taken *Limit, action string, slots int64) {
 	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
 	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {
 		return
 	}
 	l := *s.limiter
-	l.limits, l.waitQueues = slices.Clone(l.limits), newWaitQueues()
+	l.limits = slices.Clone(l.limits)
 	l.limits[i].rule.Held += slots
 	l.makeTerms()
 	s.limiter = &l

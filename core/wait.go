@@ -102,12 +102,12 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	return w.wait(ctx)
 }
 
-// A queueKey names a queue: callers with the same subjects are in one queue. The ban policy is a
-// part of the key, so that callers of a limiter without a policy do not wait behind a banned user.
+// A queueKey names a queue: callers with the same subjects are in one queue. The limits are a part of
+// the key, as in [SameLimits]. So callers of a limiter without a ban policy, for example, do not wait
+// behind a banned user.
 type queueKey struct {
-	queues       *waitQueues
+	limits       *Limit // the first one
 	user, action string
-	ban          *machine.BanRule
 	and          any // the queueKey of the further subjects, or nil
 }
 
@@ -116,11 +116,7 @@ func keyOf(subjects []Subject) any {
 		return nil
 	}
 	s := &subjects[0]
-	k := queueKey{queues: s.limiter.waitQueues, user: s.user, action: s.action, and: keyOf(subjects[1:])}
-	if ban := s.limiter.ban(); ban != nil {
-		k.ban = ban[0].rule.Ban
-	}
-	return k
+	return queueKey{&s.limiter.limits[0], s.user, s.action, keyOf(subjects[1:])}
 }
 
 // A waiter is a call of Wait. The cost of its ticket is the highest cost of its subjects.

@@ -248,20 +248,37 @@ func TestAWaiterWithoutATurnDelaysNobody(t *testing.T) {
 }
 
 // "A limiter without a policy ignores bans"
-func TestALimiterWithoutABanPolicyDoesNotWaitForABan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(5, time.Minute)))
-		banning := core.Must(l.With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
-		if err := banning.Ban(t.Context(), "u", "a", time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = banning.Wait(t.Context(), "u", "a") })
-		synctest.Wait()
-		start := time.Now()
-		if d, err := l.Wait(t.Context(), "u", "a"); err != nil || time.Since(start) > 0 {
-			t.Errorf("%+v, %v after %s", d, err, time.Since(start))
-		}
-		wg.Wait()
-	})
+//
+// A caller does not wait behind one of a derived limiter, which waits for what only that limiter asks for.
+func TestALimiterDoesNotWaitForWhatADerivedOneAddsToIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		option core.Option
+		block  func(ctx context.Context, derived *core.Limiter) error
+	}{
+		"a ban": {core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}, func(ctx context.Context, derived *core.Limiter) error {
+			return derived.Ban(ctx, "u", "a", time.Hour)
+		}},
+		"a slot": {core.OnlyFailures{}, func(ctx context.Context, derived *core.Limiter) error {
+			_, err := derived.AllowN(ctx, "u", "a", 5)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(5, time.Minute)))
+				derived := core.Must(l.With(c.option))
+				if err := c.block(t.Context(), derived); err != nil {
+					t.Fatal(err)
+				}
+				var wg sync.WaitGroup
+				wg.Go(func() { _, _ = derived.Wait(t.Context(), "u", "a") })
+				synctest.Wait()
+				start := time.Now()
+				if d, err := l.Wait(t.Context(), "u", "a"); err != nil || time.Since(start) > 0 {
+					t.Errorf("%+v, %v after %s", d, err, time.Since(start))
+				}
+				wg.Wait()
+			})
+		})
+	}
 }
