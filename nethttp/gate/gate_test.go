@@ -52,6 +52,7 @@ func TestStartUp(t *testing.T) {
 			}
 			ginlimit.Config{FinalCost: func(*gin.Context, int) int { return 1 }}.LimitAll(by(ok), by(ok), by(five(memory())))
 		}, "ginlimit: LimitAll: the limiters of subjects 0 and 2 have different stores; make them with one"},
+		{"Gin: no subjects", func() { ginlimit.LimitAll() }, "ginlimit: LimitAll: no subjects; give at least one"},
 		{"net/http: one subject twice", func() { nethttp.LimitAll(nethttp.By(ok, xUserID, action), nethttp.By(ok, xUserID, action)) }, "nethttp: LimitAll: subjects 0 and 1 are equal: they have one user and share a state; leave one out"},
 		{"net/http: by another limiter of one state", func() {
 			nethttp.LimitAll(nethttp.By(ok, xUserID, action), nethttp.By(core.Must(ok.With(core.Refundable{})), xUserID, keyfuncs.Action("reply")).Optional())

@@ -132,6 +132,18 @@ var headerRules = []rule{
 		asked:  []string{"alice outer 1", "alice inner 1"},
 		log:    []string{noAnswer + "store: boom"},
 	},
+	{
+		name:   "a number of other middleware that cannot be read is replaced",
+		store:  Decides(allowed),
+		routes: behind("X-RateLimit-Remaining", "many", "X-RateLimit-Limit", "3"),
+		steps:  []step{{want: passed(5, 4, "+60s")}},
+	},
+	{
+		name:   "numbers of other middleware that are tighter stay",
+		store:  Decides(allowed),
+		routes: behind("X-RateLimit-Remaining", "3", "X-RateLimit-Limit", "4"),
+		steps:  []step{{want: response{status: 200, header: []string{"X-Ratelimit-Limit: 4", "X-Ratelimit-Remaining: 3", text}, body: "done"}}},
+	},
 	one("Deny answers in its own way, with the headers", Decides(refusal), &nethttp.Config{Deny: func(w http.ResponseWriter, r *http.Request, d core.Decision) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(420)
