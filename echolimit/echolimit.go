@@ -127,9 +127,9 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[echo.Context]) echo.Middlewa
 	}
 }
 
-// Allow limits an action that only the handler knows: see nethttp.Allow. If the decision is not
-// Allowed, Allow has answered the request, and the handler returns nil. If Limit would return an
-// error for such a decision, Allow has passed that error to the central error handler.
+// Allow limits an action for a handler: see nethttp.Allow. If the decision is not Allowed, Allow
+// has answered the request, and the handler returns nil. If Limit would return an error for such a
+// decision, Allow has passed that error to the central error handler.
 //
 // If a handler ignores the decision, its action runs although the client was answered 429. What the
 // handler writes is not sent, and the log says so once. go vet reports this mistake with these

@@ -159,8 +159,8 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFu
 	}
 }
 
-// Allow limits an action that only the handler knows: see nethttp.Allow. If the decision is not
-// Allowed, Allow has answered the request and aborted the chain, and the handler returns.
+// Allow limits an action for a handler: see nethttp.Allow. If the decision is not Allowed, Allow
+// has answered the request and aborted the chain, and the handler returns.
 //
 // If a handler ignores the decision, its action runs although the client was answered 429. go vet
 // reports this mistake with these flags:

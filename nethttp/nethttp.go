@@ -245,8 +245,8 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 	}
 }
 
-// Allow limits an action that only the handler knows, such as an action on a key in the body, or
-// one whose cost is the number of items in a batch. Allow charges cost and sets the headers as
+// Allow limits an action for a handler. Use Allow if only the handler knows the user, the action or
+// the cost, such as the number of items in a batch. Allow charges cost and sets the headers as
 // Limit does. If the action is refused, or if there is no decision because of an error, Allow
 // answers the request, and returns a Decision that is not Allowed. The handler then returns:
 //
@@ -270,7 +270,7 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 //
 // Behind a Limit, Allow answers with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of the
 // innermost Limit's Config, even if that Limit skipped the request. Without a Limit, use
-// [Config.Allow] to set them.
+// [Config.Allow] to set these fields.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Allow implements the function Allow of an adapter, and the method Allow of its Config: see
-// nethttp.Allow. The function passes a nil cfg. Allow decides an action for a handler, and sets the
+// Allow implements the function Allow of an adapter, with a nil cfg, and the method Allow of its
+// Config, with that Config: see nethttp.Allow. Allow decides an action for a handler, and sets the
 // headers. If the action does not pass, Allow answers the request as [Gate.Serve] does, and calls
 // the Framework's Finish. If cfg.Headers is unknown, the answer is 500.
 //
