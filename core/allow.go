@@ -184,7 +184,7 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decisi
 // CountRefused. If n is less than 1, the error matches [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
-		return d, costError("core: Surcharge: the cost is less than 1")
+		return d, errLowCost
 	}
 	if err = l.check(ctx, user, action, 1); err != nil {
 		return d, err
@@ -224,13 +224,8 @@ var (
 	ErrCost     = errors.New("core: the cost is negative")
 )
 
-var errNoContext = configError("core: the context is nil; pass the request's, or context.Background()")
-
-const errLargeCost costError = "core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel"
-
-// A costError matches [ErrCost].
-type costError string
-
-func (e costError) Error() string { return string(e) }
-
-func (costError) Is(target error) bool { return target == ErrCost }
+var (
+	errNoContext       = configError("core: the context is nil; pass the request's, or context.Background()")
+	errLowCost   error = textError{"core: Surcharge: the cost is less than 1", ErrCost}
+	errLargeCost error = textError{"core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel", ErrCost}
+)

@@ -228,11 +228,17 @@ const (
 // cannot decide together.
 var ErrConfig = errors.New("core: bad configuration")
 
-type configError string
+func configError(text string) error { return textError{text, ErrConfig} }
 
-func (e configError) Error() string { return string(e) }
+// A textError matches another error, such as [ErrConfig], and says what is wrong in its text.
+type textError struct {
+	text    string
+	matches error
+}
 
-func (e configError) Is(target error) bool { return target == ErrConfig }
+func (e textError) Error() string { return e.text }
+
+func (e textError) Unwrap() error { return e.matches }
 
 // A badValue makes the error for a value that is out of bounds. The error begins with the limit or
 // call that has the value.

@@ -23,21 +23,15 @@ const longestWait = maxPeriod
 // never pass. Then the error matches ErrRefused, and its text says why.
 var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 
-// never is an error that matches ErrRefused. It is for an action that can never pass.
-type never string
-
-func (e never) Error() string        { return "core: the action gets no turn at any time: " + string(e) }
-func (e never) Is(target error) bool { return target == ErrRefused }
-
 // noTurn returns the error of Wait for a refusal.
 func noTurn(d *Decision) error {
 	switch {
 	case d.RetryAfter != Never:
 		return ErrRefused
 	case d.Reason == ReasonNothing:
-		return never("its limit is Nothing()")
+		return textError{"core: the action gets no turn at any time: its limit is Nothing()", ErrRefused}
 	}
-	return never("it costs more than the quota of a limit")
+	return textError{"core: the action gets no turn at any time: it costs more than the quota of a limit", ErrRefused}
 }
 
 // Wait blocks until the action may pass, and returns the decision. If ctx has no deadline, Wait
