@@ -50,7 +50,8 @@
 //	take.lua                what Charge.Check and Charge.Commit in core/charge.go do; its head says
 //	                        what the arguments are
 //	amend.lua               what Record.Amend in core/record.go does
-//	state.lua               how a key's numbers are read and written, for all of them
+//	state.lua               how a key's numbers are read and written
+//	clock.lua               the instant of a run, by the server's clock
 //
 // Package core/storetest tests the Go and the Lua against a model. After a change run
 //
