@@ -161,9 +161,9 @@
 // # Logins
 //
 // At a login no user is authenticated yet, and anybody can send any name. A limit on the name alone
-// lets any client lock its owner out. Use two limits that count only failures: one per account and
-// address, and one per address. The program examples/login does this, for net/http and Gin, with a
-// form and with JSON.
+// lets any client lock the name's owner out. Use two limits that count only failures: one per
+// account and address, and one per address. The program examples/login does this, for net/http and
+// Gin, with a form and with JSON.
 //
 // The code below locks an account for an address after five failures, for 15 minutes and then for
 // longer. An address has 20 failures in 15 minutes, whatever the names are:

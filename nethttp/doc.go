@@ -60,9 +60,9 @@
 //
 // The body is problem+json ([RFC 9457]), or what Config.Deny and Config.Fail write. A problem's
 // type is different for a ban (core.BanPolicy), for too many requests at the same time
-// (core.InFlight) and for an action that a plan does not include (core.Nothing). Its detail has the
-// limit's name and a window's period, and with [LimitAll] the action. So give no action a user's
-// data.
+// (core.InFlight) and for an action that a plan does not include (core.Nothing). A problem's detail
+// has the limit's name and a window's period, and with [LimitAll] the action. So give no action a
+// user's data.
 //
 // Caches do not store the answers above: Cache-Control is no-store. An allowed response that a CDN
 // may store (Cache-Control: public or s-maxage) would show the numbers of one user to all others.
@@ -94,8 +94,8 @@
 //		nethttp.By(perOrg, org, keyfuncs.Action("org-post")))
 //
 // Use one store for all limiters, and a different action for each. A request without an
-// organization is answered 400. With nethttp.By(...).Optional() only the user's limits then decide
-// it.
+// organization is answered 400. If the subject of the organization is Optional, only the user's
+// limits decide such a request: nethttp.By(...).Optional().
 //
 // # Costs known at the end
 //
@@ -150,8 +150,8 @@
 //
 // The headers show the decision on entry, when nobody knows whether the attempt will fail.
 // X-RateLimit-Remaining is the smaller of two numbers: n minus the failures before this attempt,
-// and n minus the attempts in progress, this one included. So of 5 it is 4 for the first failure, 4
-// for the second, and 3 for the third.
+// and n minus the attempts in progress, this one included. With n = 5, five failures one after the
+// other show 4, 4, 3, 2 and 1.
 //
 // At most n attempts of a user and action are in progress at a time. An attempt is in progress
 // until its handler returns. A further attempt is answered 429 with Retry-After: 1, and counts

@@ -1,5 +1,5 @@
-// Package plans reads the limits of a program from a document. Another document can replace it
-// while the program runs:
+// Package plans reads the limits of a program from a document. The document can be replaced while
+// the program runs. It looks like this:
 //
 //	{
 //	  "default": "free",

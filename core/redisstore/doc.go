@@ -79,8 +79,8 @@
 //
 // Alibaba Cloud's proxy may read scripts, and refuse a script in which a key is not written as
 // KEYS[1]. In the scripts of this package keys are arguments of Lua functions, and it is not known
-// whether the proxy refuses that. With script_check_enable 0 it does not read scripts. They use no
-// keys but those of the command.
+// whether the proxy refuses that. With script_check_enable 0 the proxy does not read scripts. The
+// scripts use only the keys of the command.
 //
 // Envoy, and Predixy before several groups, send a command to one of their servers by its first
 // key, and ignore its other keys. Until the store knows that, a user may have states on two
@@ -150,8 +150,8 @@
 // or more.
 //
 // If one server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop
-// asking only that server. A Cluster needs cluster-require-full-coverage no. Otherwise all its
-// users wait.
+// asking only that server. Set cluster-require-full-coverage to no on a Cluster. Otherwise all
+// users of the Cluster wait.
 //
 // Use TLS across a network that you do not trust.
 //
@@ -173,8 +173,8 @@
 //
 // When a key expires:
 //
-//   - The key of a limit expires when the limit's full quota is available again. That of a
-//     CalendarWindow expires a second later.
+//   - The key of a limit expires when the limit's full quota is available again. With a
+//     CalendarWindow it expires a second later.
 //   - The key of an InFlight expires when its last lease ends.
 //   - The key of a ban policy, or of a bucket with Initial, expires after ForgetAfter.
 //   - A bucket or funnel with refunds is kept a little longer.
