@@ -132,8 +132,8 @@
 //   - If the clock has stepped back, the first action moves a state from the future to now.
 //
 // So no user is locked out for longer than one full period, and a second more with redisstore or a
-// CalendarWindow. These can last longer: a ban, an ElasticWindow, CountRefused, a turn that Wait
-// has reserved, and a debt that Settle has left.
+// CalendarWindow. These can last longer: a ban, an ElasticWindow, a SlidingWindow with
+// CountRefused, a turn that Wait has reserved, and a debt that Settle has left.
 //
 // # Plans and changed numbers
 //

@@ -47,8 +47,8 @@
 //	anything else, such as a tenant                  your own Func
 //
 // Only use a key that the client cannot choose. If a client can choose its key, each new key gives
-// it a fresh quota, and it can use up the quota of another user. An API key that has not been
-// checked yet is such a key.
+// the client a fresh quota, and the client can use up the quota of another user. An API key that
+// has not been checked yet is such a key.
 //
 // # By user and by address
 //

@@ -118,7 +118,7 @@
 //
 // If the client has left before the handler had answered with success, which is a status below 400,
 // FinalCost gets the status 499. The reason is that the client has caused what the handler answers
-// then, such as the 502 of a proxy. Only a status of 4xx is passed on.
+// then, such as the 502 of a proxy. If the handler answers 4xx, FinalCost gets that status.
 //
 // If the handler panics in another way, the status is 500, unless the response had begun. The cost
 // charged on entry stays if the handler took over the connection (http.Hijacker), if FinalCost

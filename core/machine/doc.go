@@ -41,8 +41,8 @@
 // CalendarWindow.
 //
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the
-// same order, with the same arguments: load, check, charge, refuse, read, amend, save. Two more,
-// args and amendArgs, read what redisstore/forms.go sends. The other Lua files:
+// same order, with the same arguments: load, check, charge, refuse, read, amend, save. Two more
+// functions, args and amendArgs, read what redisstore/forms.go sends. The other Lua files:
 //
 //	log.lua, ring.lua       the instants of trail.lua, for SlidingWindow and for MovingWindow; in Go
 //	                        both are in queue.go

@@ -44,10 +44,11 @@
 //
 // # Services and proxies
 //
-// A *redis.Client sends the decisions of many callers together, in one command, which takes the
-// least CPU time. Some services and proxies need a command for each decision, which is sent alone.
-// A decision that is sent alone occupies a connection until it is answered, so give the client a
-// PoolSize that is enough for that. The decisions themselves are the same in all cases.
+// With a *redis.Client, the store sends the decisions of many callers together, in one command,
+// which takes the least CPU time. Some services and proxies need each decision to be sent alone, in
+// its own command. A decision that is sent alone occupies a connection until it is answered, so
+// give the client a PoolSize that is enough for that. The decisions themselves are the same in all
+// cases.
 //
 // [Store.Connect], or otherwise the first call, finds out what a service or a proxy can do, by
 // commands that charge nothing:
@@ -73,9 +74,9 @@
 //	Oracle OCI Cache, sharded            never: it has neither functions nor scripts
 //	Azure Cache for Redis                never: it is Redis 6.0, and 6.2 is needed
 //
-// The table is from their documentation or source. It has not been tried on the services. Tests
-// show it with proxies that refuse the same commands in front of a real Redis. Package redistest
-// has each proxy, with its source.
+// The table is from the documentation or source of the services and proxies. The services have not
+// been tried. The tests use proxies that refuse the same commands, in front of a real Redis.
+// Package redistest has these proxies, each with its source.
 //
 // Alibaba Cloud's proxy may read scripts, and refuse a script in which a key is not written as
 // KEYS[1]. In the scripts of this package keys are arguments of Lua functions, and it is not known
@@ -96,8 +97,8 @@
 //
 // If the caller's context ends before its charge is sent, the caller is not charged. After that the
 // caller may be charged. If the answer to a charge of core.InFlight is lost, the store releases the
-// charge's slots in the background. It repeats that for a minute, or until the lease ends, because
-// the charge may be late.
+// charge's slots in the background. The store repeats the release for a minute, or until the lease
+// ends, because the charge may arrive late.
 //
 // Calls fail until the first connections are open. [Store.Connect] opens them before the program
 // serves, and returns what is wrong with the server. After Connect, with a timeout of 50 ms, every
@@ -162,9 +163,10 @@
 //	tailcut:{alice}:reply:sliding:1m
 //	tailcut:{alice}:like:funnel:15:1/1h
 //
-// All of a user's keys are in one cluster slot, which the user cannot choose. Bytes that are not
-// printable or have a meaning in a key are escaped as %XX. A user or action of more than 128 bytes
-// is replaced by ~ and its digest. So any two users have different keys.
+// The part in braces decides the slot of a Cluster, so all of a user's keys are in one slot. In
+// names, bytes that are not printable or have a meaning in a key, such as braces and colons, are
+// escaped as %XX. A name of more than 128 escaped bytes is replaced by ~ and its digest. So any two
+// users have different keys.
 //
 // Applications with one [Options].Prefix share limits and bans, if their users and actions have the
 // same names. Options.Secret keeps users' names out of Redis. Options.Tag puts the users of one
