@@ -222,10 +222,10 @@
 // is the key of Join, such as alice:203.0.113.9. The package's example "FailedLogins" runs this.
 //
 // A JSON body is read by middleware outside of the limit, as in examples/login, or in the handler.
-// If the handler reads it, or if failures are answered with 200, as GraphQL does, the middleware's
-// OnlyFailures counts no failure and locks nothing. In these cases give the limiter
-// core.OnlyFailures, and call Allow and Surcharge in the handler or resolver: see the example
-// "Login" of nethttp.Allow.
+// If the handler reads it, the key function of the middleware does not know the account. If
+// failures are answered with 200, as GraphQL does, the middleware's OnlyFailures counts no failure.
+// In both cases give the limiter core.OnlyFailures, and call Allow and Surcharge in the handler or
+// resolver: see the example "Login" of nethttp.Allow.
 //
 // With basic authentication, a Limit outside of the check reads the name, as Join(BasicAuthUser(),
 // RemoteIP). A browser first sends a request without a name, which the Limit answers 400. So mount

@@ -228,9 +228,9 @@
 //     address, and a server that refuses a liveness probe is restarted
 //
 // Some middleware gives its handler a separate header map, as http.TimeoutHandler does. Mount all
-// limits of a route on the same side of such middleware. If they are outside, do not call [Allow]
-// in its handler. Otherwise the inner decision's headers replace the outer ones, even if those are
-// tighter.
+// limits of a route on the same side of such middleware. If the limits are outside, do not call
+// [Allow] in the handler of such middleware. Otherwise the headers of the inner decision replace
+// those of the outer decision, even if the outer decision is tighter.
 //
 // Before a problem is sent, the headers that describe another body are removed: Content-Type,
 // Content-Length, ETag, Last-Modified and Expires. Content-Encoding is removed too, unless a

@@ -70,7 +70,7 @@
 //
 // # What it costs
 //
-// Watch makes no allocation, except for a refused user who is new in the list. The list takes 40 to
-// 150 ns of a refusal, and no time of an allowed action. Decisions by a bare memorystore are not
-// timed.
+// Watch makes no allocation, except for a new pair of action and limit, and for a refused user who
+// is new in the list. The list takes 40 to 150 ns of a refusal, and no time of an allowed action.
+// Decisions by a bare memorystore are not timed.
 package metrics

@@ -1,6 +1,6 @@
 // Package redisstore keeps the state of limits in Redis, so that the processes of a fleet share
-// them. It makes the same decisions as memorystore. A decision takes one round trip and uses
-// Redis's own clock.
+// them. It makes the same decisions as memorystore. A decision usually takes one round trip, and
+// uses Redis's own clock.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
