@@ -288,6 +288,7 @@ func TestLogFormat(t *testing.T) {
 		{"no duration", nginxMain, Fields{}, UserAddress, `10.0.0.1 - - [01/Jan/1970:00:01:40 +0000] "GET / HTTP/1.1" 200 5 "-" "x" -`, "100000000 10.0.0.1  GET / 1"},
 		{"a header", `[$msec] ${remote_addr}"$request_method $request_uri" uid=$http_x_user_id;`, Fields{}, "field:http_x_user_id", `[100.5] 10.0.0.1"GET /a" uid=u 7;`, "100500000 u 7  GET /a 1"},
 		{"more than the format has", `[$msec] ${remote_addr}"$request_method $request_uri" uid=$http_x_user_id;`, Fields{}, "field:http_x_user_id", `[100.5] 10.0.0.1"GET /a" uid=u; x`, ""},
+		{"a padded duration", `$msec $duration_ms $remote_addr $code $request_method $request_uri`, Fields{}, UserAddress, `100.5    250 10.0.0.1 HIT/200 GET /a`, "100250000 10.0.0.1  GET /a 1"},
 		{"fields are given", `$at $who $request_method $uri $n`, Fields{Time: "at", Address: "who", Cost: "n"}, UserAddress, `1970-01-01T00:01:40Z 10.0.0.1:80 PUT /a 7`, "100000000 10.0.0.1  PUT /a 7"},
 	}
 	for _, test := range tests {

@@ -86,6 +86,9 @@ func (p *logFormat) read(line []byte, r *Request) Outcome {
 	}
 	outcome := IsRequest
 	for i, next := range p.parts[1:] {
+		if n := p.parts[i].variable; n != nil && n.field == fieldDuration { // Squid pads it to a width
+			rest = bytes.TrimLeft(rest, " ")
+		}
 		end := len(rest)
 		if last := i == len(p.parts)-2; !last || len(next.before) > 0 {
 			if end = valueEnd(rest, next.before); end < 0 || last && end+len(next.before) != len(rest) {
