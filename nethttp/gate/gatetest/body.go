@@ -84,7 +84,7 @@ func testASilentBody(t *testing.T, adapters []Adapter) {
 		}},
 		{"read by an http.TimeoutHandler that closes", 5, func(w http.ResponseWriter, r *http.Request) {
 			http.TimeoutHandler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				go func() { <-r.Context().Done(); _ = r.Body.Close() }()
+				go func() { left(r); _ = r.Body.Close() }()
 				_, _ = io.Copy(io.Discard, r.Body)
 			}), time.Second, "late").ServeHTTP(w, r)
 		}},

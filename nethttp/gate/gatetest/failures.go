@@ -111,17 +111,17 @@ var hangingUp = []struct {
 		time.Sleep(check)
 	}, 1},
 	{"nothing", func(http.ResponseWriter, *http.Request) { time.Sleep(check) }, 1},
-	{"a query that fails", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done(); w.WriteHeader(500) }, 1},
+	{"a query that fails", func(w http.ResponseWriter, r *http.Request) { left(r); w.WriteHeader(500) }, 1},
 	{"a query that fails, and a redirect", func(w http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done()
+		left(r)
 		http.Redirect(w, r, "/login?error", http.StatusSeeOther)
 	}, 1},
-	{"a panic", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); panic("check") }, 1},
-	{"http.ErrAbortHandler", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); panic(http.ErrAbortHandler) }, 1},
+	{"a panic", func(_ http.ResponseWriter, r *http.Request) { left(r); panic("check") }, 1},
+	{"http.ErrAbortHandler", func(_ http.ResponseWriter, r *http.Request) { left(r); panic(http.ErrAbortHandler) }, 1},
 	{"http.ErrAbortHandler of a client that stays", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 1},
 	{"a proxy", (&httputil.ReverseProxy{
 		Rewrite:      func(*httputil.ProxyRequest) {},
-		Transport:    roundTrips(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }),
+		Transport:    roundTrips(func(r *http.Request) (*http.Response, error) { left(r); return nil, r.Context().Err() }),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}).ServeHTTP, 1},
 	{"http.TimeoutHandler", http.TimeoutHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(check) }), time.Hour, "late").ServeHTTP, 1},

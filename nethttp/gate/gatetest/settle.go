@@ -60,7 +60,7 @@ func testSettle(t *testing.T, adapters []Adapter) {
 		}, []int{9}, ""},
 		{"with a request whose context has ended", nil, func(_ http.ResponseWriter, r *http.Request, settle func(int) error) {
 			leave()
-			<-r.Context().Done()
+			left(r)
 			if err := settle(1); err != nil {
 				t.Error(err)
 			}
@@ -177,7 +177,7 @@ func testSettleAfterTheClientHasLeft(t *testing.T, adapters []Adapter) {
 			Settles: func(w http.ResponseWriter, r *http.Request, settle func(int) error) {
 				_, _ = io.WriteString(w, "one\n")
 				w.(http.Flusher).Flush()
-				<-r.Context().Done()
+				left(r)
 				settled <- settle(9)
 			},
 		}}}))

@@ -189,6 +189,15 @@ func done(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)
 	_, _ = io.WriteString(w, "done")
 }
 
+// left waits until the client of r has left. If the framework does not cancel the context of r then, the test
+// fails because of what the handler does too late, and does not hang.
+func left(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-time.After(10 * time.Second):
+	}
+}
+
 // Answers is a store that answers as it is told.
 type Answers func(core.Charge) (core.Decision, error)
 
