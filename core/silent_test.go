@@ -154,7 +154,7 @@ func TestAWaitWithoutADeadline(t *testing.T) {
 		"a funnel's turn":     {[]core.Limit{core.Funnel(1, core.Every(2*time.Hour))}, 0, nil, 1},
 		"a window's":          {[]core.Limit{core.FixedWindow(1, 2*time.Hour)}, 0, nil, 1},
 		"a turn that is near": {[]core.Limit{core.FixedWindow(1, 59*time.Minute)}, 0, nil, 0},
-		"with a deadline":     {[]core.Limit{core.FixedWindow(1, 2*time.Hour)}, 5 * time.Hour, nil, 0},
+		"with a deadline":     {[]core.Limit{core.FixedWindow(1, 2*time.Hour)}, 7 * time.Hour, nil, 0},
 		"with a wait that is set": {[]core.Limit{core.FixedWindow(1, 2*time.Hour)}, 0, func(ctx context.Context, l *core.Limiter) (core.Decision, error) {
 			return core.WaitAll(ctx, 5*time.Hour, l.For("alice", "export"))
 		}, 0},
@@ -173,7 +173,7 @@ func TestAWaitWithoutADeadline(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, c.deadline)
 					defer cancel()
 				}
-				for range 3 {
+				for range 4 {
 					var err error
 					if c.wait != nil {
 						_, err = c.wait(ctx, l)

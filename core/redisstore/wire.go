@@ -47,7 +47,7 @@ func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 }
 
 // Take decides a charge in one round trip. With a refusal it returns a record even if the charge
-// asks for none, because the cache of refusals needs the readings.
+// asks for none, because the cache of refusals needs the readings. That cache sets the By of records.
 func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
 	r := w.request(&c)
 	call := &batch.Call{Keys: w.keys(&c), Word: r.word, Size: r.size, Weight: r.weight}
@@ -68,10 +68,7 @@ func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *
 		}
 		return d, nil, err
 	}
-	switch d, kept = c.Answer(readings, now); {
-	case kept != nil:
-		kept.By = w
-	case !d.Allowed:
+	if d, kept = c.Answer(readings, now); kept == nil && !d.Allowed {
 		kept = &core.Record{Charge: c, Readings: readings}
 	}
 	return d, kept, nil

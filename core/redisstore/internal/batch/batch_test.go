@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -245,6 +246,27 @@ func TestAnErrorIsOfThoseWithoutAReply(t *testing.T) {
 		}
 		close(let)
 		wg.Wait()
+	}
+}
+
+// Of the panics of a client, the first one is logged, and after that one a minute.
+func TestPanicsAreLoggedOnceAMinute(t *testing.T) {
+	var log strings.Builder
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	synctest.Test(t, func(t *testing.T) {
+		var c redisClient
+		for _, after := range []time.Duration{0, 1, 1, 1, time.Minute} {
+			time.Sleep(after)
+			func() (err error) {
+				defer c.guard(&err)
+				panic("a bug in a hook")
+			}()
+		}
+	})
+	if n := strings.Count(log.String(), "redis-panic"); n != 2 {
+		t.Errorf("logged %d times: %s", n, log.String())
 	}
 }
 
