@@ -12,9 +12,6 @@ import (
 
 var ctx = context.Background()
 
-// userKey is where the login has put the user's id.
-type userKey struct{}
-
 var (
 	created    = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
 	reply      = http.HandlerFunc(created)

@@ -1,7 +1,7 @@
 package examples
 
-// The README's snippets. The bodies of the Examples, without what they print, those of functions that begin
-// with snippet, and TestFiveRepliesAMinute stand in it as they stand here. readme_test.go sees to that.
+// The README's snippets. The bodies of the Examples, without what they print, limitPosts and
+// TestFiveRepliesAMinute stand in it as they stand here. readme_test.go checks that.
 
 import (
 	"fmt"
@@ -22,13 +22,15 @@ import (
 	"github.com/tailcut/tailcut/nethttp"
 )
 
-func snippetRedis(mux *http.ServeMux, rdb redis.UniversalClient) {
+type userKey struct{} // your login stores the user's id in the request's context under this key
+
+func limitPosts(rdb redis.UniversalClient, createPost http.Handler) http.Handler {
 	// If Redis is down, each process limits.
 	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
 	posts := core.Must(core.New(store, core.SlidingWindow(5, time.Minute), core.FixedWindow(100, 24*time.Hour)))
 
 	user := keyfuncs.ContextValue(userKey{})
-	mux.Handle("POST /posts", nethttp.Limit(posts, user, keyfuncs.Action("post"))(createPost))
+	return nethttp.Limit(posts, user, keyfuncs.Action("post"))(createPost)
 }
 
 func Example_who() {
@@ -91,12 +93,8 @@ func TestResponses(t *testing.T) {
 func TestThePostsAreLimited(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	mux := http.NewServeMux()
-	snippetRedis(mux, rdb)
-	r := member("alice")
-	r.URL.Path = "/posts"
 	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, r)
+	limitPosts(rdb, createPost).ServeHTTP(w, member("alice"))
 	if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != http.StatusCreated || got != "4" {
 		t.Errorf("got %d, remaining %q, want 4", w.Code, got)
 	}

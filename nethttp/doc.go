@@ -258,13 +258,13 @@
 // Some mistakes make a limit ineffective, or make all users share it, without an error. Each is
 // logged once to slog.Default(), in words that say what to do:
 //
-//	never-a-user     The first 100 requests had no user that could be read (1,000 for an optional
-//	                 subject). The error says why. Mount the limit inside the login.
+//	never-a-user     None of the first 100 requests had a user that could be read (1,000 for an
+//	                 optional subject). The error says why. Mount the limit inside the login.
 //	keyless-request  The first request of a limit had no user or no action and was answered 400. The
 //	                 level is Info, because it may be a visitor. If each request is answered so,
 //	                 mount the limit inside the login.
-//	never-an-action  The first 100 requests with a user had no action. Use one that every request
-//	                 has.
+//	never-an-action  None of the first 100 requests with a user had an action. Use an action that
+//	                 every request has.
 //	many-actions     A limit has met more than 1,000 actions, each of which has a quota of its own.
 //	                 An action must not have a path or an id in it: use Action("reply") or Route.
 //	user-with-port   The first five users were addresses with a port, as http.Request.RemoteAddr

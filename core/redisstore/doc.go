@@ -228,8 +228,8 @@
 //
 //	go run github.com/tailcut/tailcut/core/redisstore/library | redis-cli -x FUNCTION LOAD
 //
-// The store does not call a library whose code is not its own. It looks only every ten minutes, so
-// give no application +function|load on a server that others use.
+// The store does not call a library whose code is not its own. It checks that only every ten
+// minutes, so give no application +function|load on a server that others use.
 //
 // Programs of two versions work side by side. The library of an old version stays until you delete
 // it:
