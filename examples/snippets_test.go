@@ -27,7 +27,9 @@ type userKey struct{} // your login stores the user's id in the request's contex
 func limitPosts(rdb redis.UniversalClient, createPost http.Handler) http.Handler {
 	// If Redis is down, each process limits.
 	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
-	posts := core.Must(core.New(store, core.SlidingWindow(5, time.Minute), core.FixedWindow(100, 24*time.Hour)))
+	posts := core.Must(core.New(store,
+		core.SlidingWindow(5, time.Minute),
+		core.FixedWindow(100, 24*time.Hour)))
 
 	user := keyfuncs.ContextValue(userKey{})
 	return nethttp.Limit(posts, user, keyfuncs.Action("post"))(createPost)
