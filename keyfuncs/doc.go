@@ -210,7 +210,7 @@
 // accounts. The headers show it at once, unless Config.Headers is gate.NoHeaders.
 //
 // A third limit, on the failures of everyone together, must not refuse. Otherwise one client with a
-// /48 could make thousands of failures and lock everybody out. Give its limiter the store
+// /48 could make thousands of failures and lock everybody out. Give the third limiter the store
 // core.Shadow(store), and have core/metrics alert on what it would refuse.
 //
 // Against guesses from many addresses, limit the failures per account over all addresses. Apply

@@ -49,9 +49,10 @@
 // [Metrics.MostRefused] lists the users with the most refusals of the last ten minutes, or of
 // [Options].RefusedWindow. Users appear as hashes, or with Options.ShowUsers by name.
 //
-// Each process has a list. If all processes have one Options.HashKey, [MergeRefused] adds the lists
-// up. The program examples/admin shows the last hour over two processes. With Options.ExportRefused
-// the exporters show the list too, and sum by (user) adds it up.
+// Each process has its own list of refused users. If all processes have one Options.HashKey,
+// [MergeRefused] adds the lists up. The program examples/admin shows the last hour over two
+// processes. With Options.ExportRefused the exporters show the list too, and sum by (user) adds it
+// up.
 //
 // For a line in the log about each refusal, use [Metrics.OnDecision].
 //

@@ -68,10 +68,10 @@
 //
 // # Which plan a user has
 //
-// The first of these decides: the document's users, the Customer.Plan that the function customer
-// returns, and the document's default. So the program knows who has paid, and the document has the
-// exceptions. The first of these decides the time zone: the document's zones, Customer.Zone, and
-// the plan's zone.
+// The first of these that names a plan decides: the document's users, the Customer.Plan that the
+// function customer returns, and the document's default. So the program knows who has paid, and the
+// document has the exceptions. The first of these decides the time zone: the document's zones,
+// Customer.Zone, and the plan's zone.
 //
 // # Errors
 //

@@ -222,9 +222,9 @@
 // finds out whether a server has functions. The store looks again every minute. With
 // [Options].NoFunctions it uses scripts on every server.
 //
-// The store loads the library if it may. The user of "Server" may not, because a user who may load
-// libraries can replace those of other applications. On such a server an administrator loads the
-// library, or else scripts run:
+// The store loads the library if it may. The Redis user in "Server" may not, because a user who may
+// load libraries can replace those of other applications. Then an administrator loads the library.
+// Until that is done, scripts run:
 //
 //	go run github.com/tailcut/tailcut/core/redisstore/library | redis-cli -x FUNCTION LOAD
 //
