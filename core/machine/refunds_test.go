@@ -8,13 +8,14 @@ import (
 // A payer charges a funnel of one user, and refunds.
 type payer struct {
 	Rule
+	ask   Ask
 	state State
 }
 
 func (p *payer) charge(now, cost int64) Taken {
 	e := Entry{State: p.state}
-	p.Check(&e, now, cost, &Ask{})
-	p.Charge(&e, now, cost, &Ask{})
+	p.Check(&e, now, cost, &p.ask)
+	p.Charge(&e, now, cost, &p.ask)
 	p.state = e.State
 	return Taken{now, cost, e.Reading}
 }
@@ -44,6 +45,20 @@ func TestADrainedChargeIsNotRefunded(t *testing.T) {
 		if got := d.At.Whole - start; got != step.want*second {
 			t.Errorf("the TAT is %d us after the start, want %d s", got, step.want)
 		}
+	}
+}
+
+// What has drained is not given back either if turns were reserved at the instant of an earlier refund.
+func TestADrainedChargeBesideReservedTurnsIsNotRefunded(t *testing.T) {
+	const start = 100 * second
+	p := &payer{Rule: NewMeter(KindFunnel, 10, 1, second), ask: Ask{Ahead: 4 * second}}
+	a, b := p.charge(start, 5), p.charge(start, 3)
+	p.refund(a, start)
+	p.charge(start, 10)
+	p.charge(start, 1)
+	p.refund(b, start+4*second)
+	if got := p.debtOf(p.state, start).At.Whole - start; got != 14*second {
+		t.Errorf("the TAT is %d us after the start, want 14 s", got)
 	}
 }
 
