@@ -45,8 +45,7 @@ func badKey(why string) error { return fmt.Errorf("%w: %s", ErrBadKey, why) }
 // Everyone returns the key "~everyone" for every request, so that all users share one limit. It
 // never returns an error. If users can choose their names, a user could be called ~everyone. To
 // keep that user's requests apart, give the limit an action that no other limit has, or read users
-// by
-// [First]: no key of First is ~everyone.
+// by [First]: no key of First is ~everyone.
 func Everyone(*http.Request) (string, error) { return "~everyone", nil }
 
 // Action returns a function that returns name for every request, and never an error. name is what

@@ -117,8 +117,8 @@
 //   - The handler panics with http.ErrAbortHandler.
 //
 // If the client has left before the handler had answered with success, which is a status below 400,
-// FinalCost gets the status 499. The reason is that the client has caused what the handler answers
-// then, such as the 502 of a proxy. If the handler answers 4xx, FinalCost gets that status.
+// FinalCost gets the status 499, unless the handler answers 4xx. The reason is that the client has
+// caused what the handler answers then, such as the 502 of a proxy.
 //
 // If the handler panics in another way, the status is 500, unless the response had begun. The cost
 // charged on entry stays if the handler took over the connection (http.Hijacker), if FinalCost
