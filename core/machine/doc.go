@@ -83,6 +83,11 @@
 // and what it replies. Its machine keeps the state in State.Data, so no store has to know of it.
 // Its check must not change what Data points to: after a Peek the store writes nothing back.
 //
+// If a kind depends on more of a call than its cost, a copy of the limit has that in its Rule, as
+// Held. Package core makes such a copy in Subject.Within. Caches and the queues of Wait recognise
+// limits by their address, so none of them takes one copy for another. An argument of
+// redisstore/forms.go tells Redis, and Limit.derived in core/limit.go keeps the field.
+//
 // [Rule.Amend] changes what a charge has taken: by a refund, a release or a renewal. A kind that
 // takes slots, as InFlight does, is released or renewed, and not refunded. A caller may release a
 // charge twice. So the state tells one charge from another, and the second release finds nothing.
