@@ -20,6 +20,7 @@ import (
 
 // Every state passes axe and fits the window, wide and narrow, light and dark.
 func TestLooks(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	w := open(t, s.url)
 	w.left("reply", 5)
@@ -49,6 +50,7 @@ func TestLooks(t *testing.T) {
 
 // An action shows on the gauge, in the strip, in the forum and in the drawer.
 func TestAUserActs(t *testing.T) {
+	t.Parallel()
 	inAllFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("reply", 5)
@@ -84,6 +86,7 @@ func TestAUserActs(t *testing.T) {
 
 // A refusal says how long on the button, counts down, and wakes by itself.
 func TestARefusedButtonWakes(t *testing.T) {
+	t.Parallel()
 	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("post", 3)
@@ -115,6 +118,7 @@ func TestARefusedButtonWakes(t *testing.T) {
 
 // A ban looks different from a limit, and another user is free.
 func TestAHammererIsBanned(t *testing.T) {
+	t.Parallel()
 	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("reply", 5)
@@ -150,6 +154,7 @@ func TestAHammererIsBanned(t *testing.T) {
 
 // A like that comes a little too early waits for its turn, and shows that it does.
 func TestAHeldLikeWaits(t *testing.T) {
+	t.Parallel()
 	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("like", 15)
@@ -214,7 +219,7 @@ func within(t *testing.T, windows ...*window) {
 	}
 }
 
-func TestServersThatShareARedis(t *testing.T) {
+func TestServersThatShareARedis(t *testing.T) { // by itself, since it holds an action to a second
 	redis := redistest.Start(t)
 	var windows []*window
 	for _, name := range frameworks {
@@ -230,6 +235,7 @@ func TestServersThatShareARedis(t *testing.T) {
 
 // The page says that the server is away, and works again when it is back.
 func TestAServerGoesAway(t *testing.T) {
+	t.Parallel()
 	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("reply", 5)
@@ -258,6 +264,7 @@ func TestAServerGoesAway(t *testing.T) {
 
 // A new process has other posts, under the same ids and of the same version.
 func TestAServerIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	w := open(t, s.url)
 	w.left("reply", 5)
@@ -278,6 +285,7 @@ func TestAServerIsReplaced(t *testing.T) {
 // Nonsense in place of an answer, from a proxy for example, does not end the page. Nor does
 // an action that only a newer server has.
 func TestSomethingElseAnswers(t *testing.T) {
+	t.Parallel()
 	forum, err := url.Parse(serve(t).url)
 	if err != nil {
 		t.Fatal(err)
@@ -312,6 +320,7 @@ func TestSomethingElseAnswers(t *testing.T) {
 
 // A page that is seen asks about twice a second, one that is hidden does not ask.
 func TestHowOftenThePageAsks(t *testing.T) {
+	t.Parallel()
 	w := open(t, serve(t).url)
 	w.left("reply", 5)
 	const look = 3 * time.Second
@@ -335,6 +344,7 @@ func TestHowOftenThePageAsks(t *testing.T) {
 
 // With prefers-reduced-motion nothing is animated.
 func TestReducedMotion(t *testing.T) {
+	t.Parallel()
 	w := open(t, serve(t).url)
 	w.media(&emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
 	w.left("reply", 5)
@@ -350,6 +360,7 @@ func TestReducedMotion(t *testing.T) {
 
 // The browser's complaints fail the tests above, so the harness must notice them.
 func TestFaultsAreSeen(t *testing.T) {
+	t.Parallel()
 	w := open(t, serve(t).url)
 	w.left("reply", 5)
 	w.do(chromedp.Evaluate[chromedp.Void](`

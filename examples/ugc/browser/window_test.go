@@ -50,7 +50,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 var atEnd []func()
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	_ = flag.Set("test.parallel", "4") // they mostly wait; the command line may say another number
 	code := m.Run()
 	for _, end := range atEnd {
 		end()
