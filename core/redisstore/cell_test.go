@@ -30,8 +30,6 @@ type vector struct {
 	T     int64 `json:"t_ns"`
 	Args  []int64
 	Reply json.RawMessage
-	Tat   *int64 `json:"tat_ns"`
-	TTL   int64  `json:"pttl_ms"`
 }
 
 func vectors(t testing.TB) []vector {
@@ -47,38 +45,6 @@ func vectors(t testing.TB) []vector {
 		t.Fatalf("%d rows", len(file.Rows))
 	}
 	return file.Rows
-}
-
-// The stand-in is the module, row by row.
-func TestStandIn(t *testing.T) {
-	m := startModule(t)
-	rdb := connect(t, &redis.Options{Addr: m.Addr()})
-	const start = 1_767_000_000_000_000_000
-	for i, v := range vectors(t) {
-		m.set(start + v.T)
-		line := []any{"cl.throttle", v.Seq}
-		for _, a := range v.Args {
-			line = append(line, a)
-		}
-		got, err := rdb.Do(t.Context(), line...).Int64Slice()
-		var want []int64
-		if json.Unmarshal(v.Reply, &want) != nil {
-			var text string
-			_ = json.Unmarshal(v.Reply, &text)
-			if err == nil || text != "ERR<"+err.Error()+">" {
-				t.Errorf("row %d, %s %v: %v, %v; want %s", i, v.Seq, v.Args, got, err, text)
-			}
-		} else if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("row %d, %s %v at %d: %v, %v; want %v", i, v.Seq, v.Args, v.T, got, err, want)
-		}
-		tat, ok := m.tat(v.Seq)
-		if ok != (v.Tat != nil) || ok && tat-start != *v.Tat {
-			t.Errorf("row %d, %s: the state is %d, %t; want %v", i, v.Seq, tat-start, ok, v.Tat)
-		}
-		if end, has := m.expires[v.Seq]; ok && v.TTL >= 0 && (!has || end-m.now/1e6 != v.TTL) {
-			t.Errorf("row %d, %s: it lives %d ms, not %d", i, v.Seq, end-m.now/1e6, v.TTL)
-		}
-	}
 }
 
 // The store passes on what the module recorded.

@@ -260,35 +260,3 @@ func conforms(t *testing.T, rdb redis.UniversalClient) {
 		t.Run("Trace", func(t *testing.T) { storetest.Trace(t, open) })
 	})
 }
-
-// A replica that is promoted does not know the script, and goes on counting.
-func TestPromotion(t *testing.T) {
-	master, replica := redistest.Start(t, "repl-diskless-sync-delay 0"), redistest.Start(t)
-	for _, l := range kinds {
-		lim := core.Must(core.New(reliable(t, master.Addr), l))
-		for range 3 {
-			if _, err := lim.Allow(t.Context(), user, action); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	replica.Do("REPLICAOF", "127.0.0.1", master.Port)
-	level(t, master, replica)
-	live := core.Must(core.New(reliable(t, master.Addr), kinds...)) // replicated as effects, not run again
-	if _, err := live.Allow(t.Context(), user, action); err != nil {
-		t.Fatal(err)
-	}
-	level(t, master, replica)
-	master.Kill()
-	replica.Do("REPLICAOF", "NO", "ONE")
-	store := redisstore.New(connect(t, &redis.Options{Addr: replica.Addr}), &redisstore.Options{Timeout: patient})
-	for _, l := range kinds {
-		if n := charged(t, store, user, l); n != 4 {
-			t.Errorf("%s: %d are charged, not 4", l, n)
-		}
-		rdb := connect(t, &redis.Options{Addr: replica.Addr})
-		if ttl := rdb.PTTL(t.Context(), store.Key(user, action, l)).Val(); ttl <= 0 || ttl > 40*24*time.Hour {
-			t.Errorf("%s lives %s", l, ttl)
-		}
-	}
-}

@@ -109,13 +109,6 @@ func TestReplica(t *testing.T) {
 	}
 }
 
-func TestNoReplicas(t *testing.T) {
-	server := redistest.Start(t, "min-replicas-to-write 1")
-	for _, l := range kinds {
-		refusedBy(t, reliable(t, server.Addr), "NOREPLICAS", l)
-	}
-}
-
 func TestAccess(t *testing.T) {
 	server := redistest.Start(t)
 	server.Do("ACL", "SETUSER", "clerk", "on", ">pass", "~*", "+@all", "-eval", "-evalsha", "-fcall")

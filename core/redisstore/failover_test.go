@@ -129,37 +129,6 @@ func TestTooFewReplicas(t *testing.T) {
 	}
 }
 
-// What the server did not run it may be sent again: a cluster's redirections.
-func TestRedirection(t *testing.T) {
-	server, proxy := proxied(t)
-	direct := reliable(t, server.Addr)
-	for _, word := range []string{"MOVED", "ASK"} {
-		t.Run(word, func(t *testing.T) {
-			rdb := clients[3].open(proxy.Addr)
-			defer rdb.Close()
-			lim := core.Must(core.New(ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient})), kinds[0]))
-			var asked atomic.Bool
-			proxy.Answer(func(command []string) []byte {
-				switch {
-				case command[0] == "asking":
-					return []byte("+OK\r\n")
-				case command[0] == "fcall" && asked.CompareAndSwap(false, true):
-					return fmt.Appendf(nil, "-%s 1 %s\r\n", word, proxy.Addr)
-				}
-				return nil
-			})
-			defer proxy.Answer(nil)
-			d, err := lim.Allow(t.Context(), user+word, action)
-			if err != nil || !d.Allowed || !asked.Load() {
-				t.Errorf("%+v, %v", d, err)
-			}
-			if n := charged(t, direct, user+word, kinds[0]); n != 1 {
-				t.Errorf("%d are charged", n)
-			}
-		})
-	}
-}
-
 // A Cluster's client repeats a command that a replica has refused. Nothing was written.
 func TestAReplicaChargesNothing(t *testing.T) {
 	t.Parallel()

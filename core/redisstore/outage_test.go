@@ -48,32 +48,6 @@ func logged(t testing.TB) *safeBuffer {
 	return b
 }
 
-// A key that holds nonsense is one user's trouble: others are decided in Redis.
-func TestAForeignValueIsNotAnOutage(t *testing.T) {
-	log := logged(t)
-	server := redistest.Start(t)
-	store := reliable(t, server.Addr)
-	lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), core.FixedWindow(100, time.Hour)))
-	server.Do("SET", store.Key("poisoned", action, lim.Limits()[0]), "nonsense")
-	for i := range 10 {
-		if d, err := lim.Allow(t.Context(), "poisoned", action); err != nil || d.Source != core.SourceFallback {
-			t.Errorf("the poisoned key: %+v, %v", d, err)
-		}
-		if d, err := lim.Allow(t.Context(), user, action); err != nil || d.Source != core.SourceStore || d.Remaining != 99-i {
-			t.Errorf("another: %+v, %v", d, err)
-		}
-	}
-	for range 10 { // in a row
-		_, _ = lim.Allow(t.Context(), "poisoned", action)
-	}
-	if d, err := lim.Allow(t.Context(), user, action); err != nil || d.Source != core.SourceStore {
-		t.Errorf("another: %+v, %v", d, err)
-	}
-	if n := strings.Count(log.String(), "not a state"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, log)
-	}
-}
-
 // A stall of little more than the timeout is one failure, however many calls it makes
 // fail, and Redis decides as soon as it is over.
 func TestAStallIsOneFailure(t *testing.T) {

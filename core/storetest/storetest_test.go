@@ -135,42 +135,6 @@ func TestModelKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// plays has limiters of one rule each take some steps, on a store that keeps what is
-// past and on one that does not.
-func plays(t *testing.T, rules []rule, steps []step) {
-	for _, sweeps := range []bool{false, true} {
-		rapid.Check(t, func(rt *rapid.T) {
-			f := mapFixture(sweeps)
-			store := &eager{Store: f.Store}
-			tr := &trace{t: rt, model: newModel(0), store: store, f: f}
-			for _, r := range rules {
-				l := core.Must(core.Must(core.New(store, r.limit())).With(core.Refundable{}))
-				tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, true)
-				tr.worlds = append(tr.worlds, question{rules: []rule{r}})
-			}
-			tr.move(60_000_000)
-			for _, s := range steps {
-				tr.step(s)
-			}
-		})
-	}
-}
-
-const ann, bob = 0, 10 // and the limiter: step.who
-
-// A state that is whole may still know of a refund. A store may have dropped it, so it is
-// not held against the store what becomes of another refund.
-func TestRefundOfWhatMayBeDropped(t *testing.T) {
-	plays(t, []rule{{kind: bucket, max: 6, n: 1, d: 1000}}, []step{
-		{verb: allowN, who: ann, cost: 3},
-		{verb: allowN, who: ann, cost: 3},
-		{verb: refund, by: 1}, // the first, which leaves no debt above the first's
-		{move: random, by: 10_000, verb: peek, who: bob},
-		{move: back, by: 6000, verb: allowN, who: ann, cost: 2},
-		{verb: refund, by: 1}, // the second
-	})
-}
-
 // The suite tests only the kinds that everyKind has, and Trace those that the model has. ParseLimit reads
 // those that it knows.
 func TestEveryKindIsTested(t *testing.T) {
