@@ -127,8 +127,8 @@ var faults3 = []struct {
 	{"an error", "!9\r\nERR a bulk\r\n"},
 }
 
-// A charge whose reply is corrupt is an error within the timeout and is taken once,
-// whatever the client does about its own commands.
+// No charge is made twice, because the store disables the client's retries. A charge whose reply is corrupt is an
+// error within the timeout.
 func TestCorruptReplies(t *testing.T) {
 	noLeak(t)
 	for _, c := range clients {

@@ -23,8 +23,8 @@ func aroundInfo(before, after func()) hook {
 	}
 }
 
-// A server that may evict limits is said once, by a question that holds up nobody, is
-// asked once and does no harm where it is not answered.
+// It logs a warning if limits can be evicted, once, by a question that holds up nobody, is asked once and does no harm
+// where it is not answered.
 func TestEvictionIsLoggedOnce(t *testing.T) {
 	evicting := []string{"maxmemory 100mb", "maxmemory-policy volatile-ttl"}
 	for _, tt := range []struct {

@@ -16,9 +16,8 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-// A NAT or a load balancer forgets the open connections, in silence, and new ones work. Redis decides again
-// within half a second. Those to sentinels are not forgotten: the client asks them before it connects, on
-// connections of its own. Package batch has the same test of a single server, in which no time is spent.
+// If only the old connections are dead, because a NAT or a balancer has forgotten them, Redis decides again within
+// half a second. The connections to sentinels live: the client asks the sentinels before it connects. Package batch has the same test of a single server, in which no time is spent.
 func TestConnectionsThatTheNetworkForgets(t *testing.T) {
 	redistest.Need(t, false)
 	type dialer = func(context.Context, string, string) (net.Conn, error)

@@ -113,6 +113,7 @@ func unescape(part string) (string, bool) {
 
 var keyShape = regexp.MustCompile(`(?s)^tailcut:{([^{}:]+)}:([^{}:]+):(.+)$`)
 
+// So any two users have different keys, and all of a user's keys are in one slot.
 func FuzzKey(f *testing.F) {
 	for _, s := range [][4]string{
 		{"a:b", "c", "a", "b:c"}, {"alice", "reply", "alice", "reply"}, {"{x}", "}", "%7Bx%7D", "%7D"},

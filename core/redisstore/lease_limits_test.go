@@ -55,7 +55,7 @@ func TestLeaseSettle(t *testing.T) {
 	})
 }
 
-// Without a lease on each limit, and for what is more than a question, Redis decides.
+// If all limits of a limiter are leased, the process decides. Else, and of several subjects, Redis does.
 func TestLeaseIsNotForAll(t *testing.T) {
 	leased(t, func(l *leasing) {
 		mixed := l.limiter(0, leasedWindow, core.FixedWindow(1000, time.Hour))

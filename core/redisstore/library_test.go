@@ -103,7 +103,7 @@ func TestFunctionsAreFoundAgain(t *testing.T) {
 	within(t, "functions decide", func() bool { return sent() == "fcall" })
 }
 
-// A neighbour on the server replaces our library by one that admits everybody. It is not called.
+// The store does not call a library whose code is not its own, here one that admits everybody.
 func TestALibraryOfSomebodyElse(t *testing.T) {
 	for _, resp := range []int{2, 3} {
 		log := logged(t)

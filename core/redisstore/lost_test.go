@@ -31,8 +31,8 @@ func once(hangUp bool) redistest.Fault {
 	}
 }
 
-// If the reply to a charge is lost, its slots are free soon, and not only when their leases end. Those of others
-// stay.
+// If the answer to a charge of core.InFlight is lost, the store releases the charge's slots in the background. The slots
+// of others stay.
 func TestALostSlotIsFreeSoon(t *testing.T) {
 	noLeak(t)
 	const lease = time.Minute

@@ -102,7 +102,7 @@ func TestAStallIsOneFailure(t *testing.T) {
 	}
 }
 
-// A bare store fails closed.
+// A bare Store fails closed.
 func TestBareStoreFails(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()

@@ -95,7 +95,7 @@ func TestCachedRefusalsOverASlowNetwork(t *testing.T) {
 	})
 }
 
-// What this process does is seen at once.
+// If the same Store changes the state, the store asks again at once.
 func TestOwnChangesEndRefusals(t *testing.T) {
 	ctx := context.Background()
 	five := core.Funnel(5, core.Every(time.Minute))
@@ -308,7 +308,7 @@ func TestWhatHappensElsewhereIsSeenSoon(t *testing.T) {
 	}
 }
 
-// Redis's absence shows within a second.
+// A change by another process, or an outage, is noticed within a second: here an outage.
 func TestRefusalsDoNotOutliveRedis(t *testing.T) {
 	inDuo(t, func(w *duo) {
 		l := spent(w, w.store)

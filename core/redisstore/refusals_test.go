@@ -162,7 +162,7 @@ func TestRepeatedBansNameTheLimitThatBinds(t *testing.T) {
 	}
 }
 
-// What may not be repeated is asked for every time.
+// The store always asks Redis in these cases.
 func TestWhatIsNeverCached(t *testing.T) {
 	elastic, funnel := core.ElasticWindow(2, time.Minute), core.Funnel(2, core.Every(time.Minute))
 	one := func(l *core.Limiter, ctx context.Context) (core.Decision, error) { return l.Allow(ctx, user, action) }

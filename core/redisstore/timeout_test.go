@@ -169,8 +169,7 @@ func TestTimeoutHoldsForClientsLimiter(t *testing.T) {
 	}
 }
 
-// Options.Timeout holds whatever the client's own options are, and whatever it is that
-// does not answer.
+// Options.Timeout bounds every call, whatever the client's own options are, and whatever it is that does not answer.
 func TestTimeoutHolds(t *testing.T) {
 	noLeak(t)
 	deaf, err := net.Listen("tcp", "127.0.0.1:0") // connects, by its backlog, and no more
