@@ -52,6 +52,18 @@ func TestWatchChangesNoDecision(t *testing.T) {
 	}
 }
 
+// OnDecision adds: the functions before stay, and are called first.
+func TestOnDecisionAddsAFunction(t *testing.T) {
+	m, seen := metrics.New(nil), ""
+	for _, name := range []string{"a", "b"} {
+		m.OnDecision(func(context.Context, metrics.Decision) { seen += name })
+	}
+	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
+	if _, err := l.Allow(t.Context(), "u", "a"); err != nil || seen != "ab" {
+		t.Errorf("the functions %q are called (%v), want ab", seen, err)
+	}
+}
+
 func TestCountsAreExactUnderLoad(t *testing.T) {
 	m := metrics.New(nil)
 	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1000, core.Every(time.Hour))))
