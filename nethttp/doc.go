@@ -38,35 +38,38 @@
 //	                         rounded up; for core.InFlight one second from now, and for a
 //	                         core.CalendarWindow the true date
 //
-// Two responses lack the headers: the 503 of an http.TimeoutHandler outside the limit, and what a
-// handler writes to a hijacked connection. Config.Headers chooses other headers: RateLimit and
+// The 503 of an http.TimeoutHandler outside the limit lacks the headers, and so does what a handler
+// writes to a hijacked connection. Config.Headers chooses other headers: RateLimit and
 // RateLimit-Policy of an [IETF draft], or none.
 //
 // In these cases the handler does not run:
 //
 //	status  when                                             further headers
-//	429     the limit refuses, or the user is banned         Retry-After, unless the cost is above
-//	                                                         the quota
+//	429     the limit refuses, the user is banned, or a      Retry-After, unless the cost is above
+//	        memorystore is full                              the quota
 //	429     the limit is core.Nothing; with                  neither Retry-After nor
 //	        Config.Forbid the status is 403                  X-RateLimit-Reset
 //	503     the store has no answer: see core.Fallback       Retry-After: 1; Remaining is 0
 //	400     the request does not say who, what or how much   none from this limit
-//	500     a key, Cost, Limiter or Skip function failed     none from this limit
+//	500     a key, Cost, Limiter or Skip function failed,    none from this limit
+//	        or the program made another mistake
 //
 // Retry-After is in whole seconds, rounded up, and at most 20 days. A timer of JavaScript ends at
 // once if it is longer than 24.8 days, and some clients add to the wait. A client that comes back
-// after 20 days is told the rest. X-RateLimit-Reset and the problem's detail are exact. During an
-// outage the quota can be a share, and a cost above the share has no Retry-After: see core.Divide.
+// after 20 days is told the rest. X-RateLimit-Reset and the problem's detail have no such bound.
+// The detail names the wait in its two largest units, such as 3 days 13 hours.
+// Config.SpreadRetryAfter can make the wait longer. During an outage the quota can be a share, and
+// a cost above the share has no Retry-After: see core.Divide.
 //
 // The body is problem+json ([RFC 9457]), or what Config.Deny and Config.Fail write. A problem's
 // type is different for a ban (core.BanPolicy), for too many requests at the same time
 // (core.InFlight) and for an action that a plan does not include (core.Nothing). A problem's detail
-// has the limit's name and a window's period, and with [LimitAll] the action. So give no action a
-// user's data.
+// can have the limit's name and a window's period, and with [LimitAll] the action. So give no name
+// and no action a user's data.
 //
-// Caches do not store the answers above: Cache-Control is no-store. An allowed response that a CDN
-// may store (Cache-Control: public or s-maxage) would show the numbers of one user to all others.
-// Limit its handler with Config{Headers: gate.NoHeaders}.
+// Caches do not store the answers in the table: Cache-Control is no-store. An allowed response that
+// a CDN may store (Cache-Control: public or s-maxage) would show the numbers of one user to all
+// others. Limit its handler with Config{Headers: gate.NoHeaders}.
 //
 // If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example
 // that nothing remains. With [core.Limit.Shadow] they show the enforced limits.
@@ -107,11 +110,13 @@
 //   - The status tells it, such as nothing for a request that the server could not serve. Set
 //     Config.FinalCost.
 //
-// The headers show the decision on entry. The slots of [core.InFlight] are released in any case.
+// The headers show the decision on entry. The final cost does not change when the slots of
+// [core.InFlight] are released.
 //
-// Nothing is refunded to a client that has left. A client has left in these cases:
+// FinalCost refunds nothing to a client that has left. Settle does. A client has left in these
+// cases:
 //
-//   - It has disconnected.
+//   - The server has noticed that it disconnected.
 //   - Reading the request's body failed or was given up.
 //   - A deadline has passed that a middleware outside of the limit has set.
 //   - The handler panics with http.ErrAbortHandler.
@@ -133,8 +138,8 @@
 //
 // # The wrapped ResponseWriter
 //
-// With Config.FinalCost or Config.OnlyFailures, the limit wraps the handler's ResponseWriter and
-// the request's Body:
+// With Config.FinalCost or Config.OnlyFailures, the limit wraps the handler's ResponseWriter and,
+// if the request has a body, its Body:
 //
 //   - The wrapper has the method Hijack over HTTP/2 too, where it fails.
 //   - Mount http.MaxBytesHandler and http.TimeoutHandler outside of the limit. Then the body is
@@ -182,8 +187,9 @@
 //
 // A request has its slot until the handler returns or panics, even if the client has disconnected
 // by then. The slot is renewed while the handler runs, and released before the server ends the
-// response. So a client that sends one request after the other needs one slot. The response waits
-// for the release, at most for the store's timeout. If the store fails, renewal and release are
+// response. So a client that sends one request after the other needs one slot. (If the handler sets
+// Content-Length, the client can have the whole body before.) The response waits for the release,
+// at most for the store's timeout. If the store fails, renewal and release are
 // tried again until the lease ends. If the process dies, the slot is free when its lease ends.
 //
 // If a handler takes over the connection (http.Hijacker) and returns, it calls [Hold] before.
@@ -237,8 +243,8 @@
 // middleware outside the limit wraps the ResponseWriter. Such a middleware may compress the
 // problem.
 //
-// If an upload is refused with HTTP/1.1, the server answers and closes the connection, so a client
-// that is still sending may see a reset in place of the 429. A client that sends Expect:
+// If a large upload is refused with HTTP/1.1, the server answers and closes the connection, so a
+// client that is still sending may see a reset in place of the 429. A client that sends Expect:
 // 100-continue, or uses HTTP/2, reads the answer first.
 //
 // If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client gets both.
@@ -255,8 +261,8 @@
 // A log line begins with the name of its package, whose documentation lists its codes. These are
 // the codes of this package, ginlimit and echolimit.
 //
-// Some mistakes make a limit ineffective, or make all users share it, without an error. Each is
-// logged once to slog.Default(), in words that say what to do:
+// Some mistakes make a limit ineffective, or make all users share it, without an error. A limit, or
+// the whole process, logs each of them once to slog.Default(), in words that say what to do:
 //
 //	never-a-user     None of the first 100 requests had a user that could be read (1,000 for an
 //	                 optional subject). The error says why. Mount the limit inside the login.
@@ -278,8 +284,8 @@
 //	                 that share a state, or by a Limit and an Allow in its handler. Remove one of the
 //	                 two, or give one another action. The limit sees it by the headers
 //	                 X-RateLimit, so it is not noticed without them, or if a third limit outside is
-//	                 tighter. A request that had a slot of InFlight and entered the limit again is
-//	                 always noticed.
+//	                 tighter. If a request that has a slot of InFlight enters the limit again, it is
+//	                 noticed without the headers.
 //	not-included     An action was refused by core.Nothing. The line has the first such action of a
 //	                 middleware, or of all calls of Allow. The level is Info: remove the limit if
 //	                 the action should pass.
@@ -288,19 +294,20 @@
 //	refusal-ignored  A handler of Echo has written a response after Allow had answered the request.
 //	                 What it wrote is not sent, but its action was done: return if the decision is
 //	                 not Allowed. For net/http and Gin only go vet can tell: see Allow.
-//	hold-too-late    Hold was called after the handler had returned, and the slot is free already.
-//	hold-dropped     A handler has dropped what Hold returned without calling it. The slot is
-//	                 released.
 //
-// These are errors, and each has at most one line a minute:
+// These are errors. Each limit logs at most one line of each code a minute:
 //
 //	not-limited      A request is answered 500, because a function of its limit failed. The error
 //	                 says which. The error keyfuncs.ErrNoRoute is logged once.
 //	no-answer        The store fails, and requests are answered 503: see core.Fallback. It is not
 //	                 logged for a client that has disconnected.
-//	final-cost-lost  The store has not taken a final cost. The request stays charged as on entry.
+//	final-cost-lost  A final cost was not charged, because the store, FinalCost or OnlyFailures
+//	                 failed, or the cost was negative. The request stays charged as on entry.
 //	slot-not-freed   A slot could not be renewed or released. It is tried again until the lease has
 //	                 ended.
+//	hold-too-late    Hold was called after the handler had returned, and the slot is free already.
+//	hold-dropped     A handler has dropped what Hold returned without calling it. The slot is
+//	                 released.
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 // [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11

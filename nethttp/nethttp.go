@@ -14,8 +14,9 @@ import (
 )
 
 // PerIP makes middleware that limits each client address to max requests in any interval of length
-// period. If you mount one such middleware on several routes, their requests count together. PerIP
-// is [Limit] with a core.SlidingWindow, on a memorystore of its own.
+// period. All IPv6 addresses of a /64 count as one. If you mount one such middleware on several
+// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow, on a
+// memorystore of its own.
 //
 //	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
 //
@@ -86,10 +87,10 @@ type Config struct {
 	// MaxWait is the longest time that a request may wait for its turn instead of being refused. If
 	// MaxWait is 0, no request waits. See [core.Limiter.Wait].
 	//
-	// If the limiter has only one limit, and it is a funnel or bucket, the requests of this process
-	// that wait pass in the order of arrival. A request that cannot pass within MaxWait is refused
-	// at once. Requests to other processes can delay its turn. With any other limiter, a waiting
-	// request asks the limiter again when there may be room.
+	// If the limiter has only one limit, and it is a funnel or bucket, the requests of a user and
+	// action that wait in this process pass in the order of arrival. A request that cannot pass
+	// within MaxWait is refused at once. Requests to other processes can delay its turn. With any
+	// other limiter, or with several subjects, a waiting request asks again when there may be room.
 	//
 	// MaxWait must be less than the server's WriteTimeout. MaxWait does not shorten the time that
 	// the store may take to answer.
@@ -136,9 +137,9 @@ type Config struct {
 	// If a client leaves before the handler has answered with success, which is a status below 400,
 	// the request has failed, whatever the function reports.
 	//
-	// All limiters of the middleware get [core.OnlyFailures]. If OnlyFailures is set, FinalCost and
-	// Settle must not be set. The documentation of the package has all rules, under "Only
-	// failures".
+	// All limiters of the middleware get [core.OnlyFailures], except core.Nothing. If OnlyFailures
+	// is set, FinalCost and Settle must not be set. The documentation of the package has all rules,
+	// under "Only failures".
 	OnlyFailures func(r *http.Request, status int) (failed bool)
 
 	// If Settle is set, the handler can call the function [Settle] when it knows what the request
@@ -183,7 +184,8 @@ type Config struct {
 }
 
 // Limit makes middleware with the settings of cfg. It panics for the reasons of the function
-// [Limit]. It also panics if two fields of cfg exclude each other, or if a field is out of bounds.
+// [Limit]. It also panics if two fields of cfg exclude each other, if a field is out of bounds, or
+// if the limiter's store cannot do what cfg needs, such as OnlyFailures.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
 	return cfg.LimitAll(By(limiter, user, action))
 }
@@ -217,8 +219,8 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfu
 // decided.
 //
 // LimitAll panics if there are no subjects, if two subjects are equal, if their limiters have
-// different stores, or for the reasons of [Limit]. If Config.Limiter picks a limiter of another
-// store, the answer is 500.
+// different stores, or for the reasons of [Config.Limit]. If Config.Limiter picks a limiter of
+// another store, the answer is 500.
 func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.LimitAll(subjects...)
 }
@@ -291,9 +293,9 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 
 // Settle replaces the estimate that was charged on entry by what the request has cost. It is for a
 // handler behind a Limit whose [Config] has Settle. If actual is less than the estimate, the
-// difference is given back. If actual is more, the difference is charged in full: what exceeds the
-// quota becomes debt of up to one quota, and the user is refused until the debt is paid off. See
-// [core.Limiter.Settle].
+// difference is given back. If actual is more, the difference is charged, also what exceeds the
+// quota. The excess is a debt of at most one quota, and the user is refused until enough of it is
+// paid off. [core.Limiter.Settle] says how each kind of limit pays off a debt.
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
 //	...
@@ -309,8 +311,8 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 //
 // If several Limits with Settle surround the handler, the call settles all of them. If the request
 // passed without a decision, for example by Skip, Settle does nothing. r is the handler's request,
-// or a request derived from it. The error is the store's, or says that no Limit around the handler
-// has Settle. Log the error, and do not call Settle again.
+// or a request derived from it. The error is that of core.Limiter.Settle, or says that no Limit
+// around the handler has Settle. Log the error, and do not call Settle again.
 func Settle(r *http.Request, actual int) error {
 	return gate.Settle(framework{}, exchange{r: r}, actual)
 }
@@ -328,9 +330,10 @@ func Settle(r *http.Request, actual int) error {
 // The slots are renewed until release is called. So a user never has more connections than slots,
 // unless the store gives no answer for a whole lease.
 //
-// Call Hold before the handler returns. A later call keeps no slot, and the log says so. Call
-// release in every case, even if the upgrade of the connection fails. A second call of release does
-// nothing. If Hold was called several times, the slots are free after every release was called.
+// Call Hold before the handler returns. A later call keeps no slot, and the log has hold-too-late.
+// Call release in every case, even if the upgrade of the connection fails. A second call of release
+// does nothing. If Hold was called several times, the slots are free after every release was
+// called.
 //
 // If several Limits surround the handler, Hold keeps the slots of all of them. If there is no
 // InFlight, or if the limit has skipped the request, Hold does nothing. r is the handler's request,

@@ -1,8 +1,8 @@
 // Package gate is for authors of framework adapters. It turns a request into a decision and a
 // decision into a response. Packages nethttp, ginlimit and echolimit are such adapters.
 //
-// To limit handlers, use one of those packages. From this package a program then needs only the
-// constants of [Headers], and [Failure] if it has a Fail function.
+// To limit handlers, use one of those packages. From this package a program then needs little, such
+// as the constants of [Headers], or [Failure] if it has a Fail function.
 //
 // An adapter implements [Framework] and makes one [Gate] for each middleware with [New]. For each
 // request it calls [Gate.Serve]. Its functions Allow, Decision, Settle and Hold call [Allow],
@@ -16,7 +16,7 @@
 // answers.
 //
 // Request returns what WithRequest was given last, until the request ends. Gate keeps what Allow,
-// Decision, Settle and Hold need in the context of that request, and nowhere else. If the framework
+// Decision, Settle and Hold need in the context of that request. If the framework
 // has no *http.Request, the adapter makes one and keeps it in the framework's own values of the
 // request.
 //
@@ -28,8 +28,9 @@
 // until its chain has returned, the response has begun when the handler or a hook has set a status
 // or written a body. See [Watched].
 //
-// With [core.InFlight], Serve releases the request's slot when next returns or panics. So next must
-// not return before the handlers have returned. If the framework streams after that, or runs its
-// handlers in another goroutine, next waits for them. If a handler goes on after it has returned,
-// it calls [Hold]. If a handler takes a slot by [Allow], it must release the slot itself.
+// With [core.InFlight], Serve releases the request's slot when next returns or panics, unless
+// [Hold] keeps it. So next must not return before the handlers have returned. If the framework
+// streams after that, or runs its handlers in another goroutine, next waits for them. If a handler
+// goes on after it has returned, it calls [Hold]. If a handler takes a slot by [Allow], it must
+// release the slot itself.
 package gate

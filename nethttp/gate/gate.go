@@ -120,6 +120,7 @@ const defaultMaxWaiting = 1000
 //   - The limiters have different stores.
 //   - A key function is nil.
 //   - A field of cfg is out of bounds, or two fields exclude each other.
+//   - The store cannot do what cfg needs, such as OnlyFailures.
 func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] {
 	name := "Limit"
 	if len(subjects) != 1 {
@@ -179,7 +180,7 @@ func (cfg *Config[C]) changes() bool {
 	return cfg.FinalCost != nil || cfg.OnlyFailures != nil || cfg.Settle
 }
 
-// derived returns l with what it needs if the cost may change.
+// derived returns l, or a limiter made of l that can do what cfg needs to change the cost later.
 func (cfg *Config[C]) derived(l *core.Limiter) (*core.Limiter, error) {
 	switch {
 	case cfg.OnlyFailures != nil && !isNothing(l): // core.Nothing lets no action pass that could fail
@@ -204,7 +205,7 @@ type known struct {
 	twice       notice.Never  // see noteTwice
 }
 
-// knowns is a cache. Most programs have one limiter for each plan, so all of them fit.
+// knowns is a cache. Most programs have one limiter for each plan, so nearly all of them fit.
 type knowns [64]atomic.Pointer[known]
 
 var limiterSeed = maphash.MakeSeed()
@@ -242,8 +243,10 @@ type waiting struct {
 	all int
 }
 
-// enter counts a request and reports true, if more places are free than its user and action have
-// requests here. So one user and action get at most half of the places, rounded up.
+// enter reports whether a request may wait, and counts it if so. places is the greatest number of
+// requests that are counted at a time. If n of them have this user and action, the request may wait
+// if more than n places are free. So one user and action get at most half of the places, rounded
+// up.
 func (w *waiting) enter(user, action string, places int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

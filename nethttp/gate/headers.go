@@ -70,8 +70,9 @@ func look(h http.Header) (s shown) {
 }
 
 // write sets the headers that show t, in the formats of in. outer is what the headers show already.
-// If outer is tighter than an allowed decision, it stays. A failure has no numbers, unless the
-// store has failed. room is for the values of the headers, or nil.
+// If t is allowed, and outer is as tight or tighter, the old headers stay. If there is no decision
+// because the request or a function of the limit is at fault, write sets no numbers. If the store
+// has failed, it does. room is for the values of the headers, or nil.
 func write(h http.Header, in set, room *values, outer *shown, a *attempt, t *told) {
 	if !t.Allowed {
 		h[headerCache] = []string{"no-store"}

@@ -24,9 +24,10 @@ import (
 type Failure struct {
 	// Status is the status of the default answer:
 	//
-	//   - 400 if the request does not say who acts, what the action is or what it costs
+	//   - 400 if the request does not say who acts, what the action is or what it costs, or says it
+	//     in a way that cannot be read
 	//   - 503 if the store gives no answer
-	//   - 500 if a function that was given to the middleware failed
+	//   - 500 if the program is at fault, such as a function that was given to the middleware
 	Status int
 	Err    error
 
@@ -69,7 +70,8 @@ func (f *Failure) log(ctx context.Context, l *failureLog) {
 	}
 }
 
-// A failureLog remembers when failures were logged. The log gets at most one line a minute.
+// A failureLog remembers when failures were logged, because each kind is logged once, or at most
+// once a minute.
 type failureLog struct {
 	unrouted     notice.Once // ErrNoRoute
 	nothing      notice.Once // a refusal by core.Nothing
@@ -93,8 +95,8 @@ func (r *rarely) log(adapter, text, code string, err *error) {
 	}
 }
 
-// A Problem is the body of the answer to a request that does not pass, as in [RFC 9457]. It does
-// not reveal the user, or errors of the server.
+// A Problem is the body of the answer to a request that does not pass, as in [RFC 9457]. It has
+// neither the user nor the text of an error.
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 type Problem struct {

@@ -38,11 +38,12 @@ func Action[C any](name string) keyfuncs.ActionOf[C] {
 	return func(C) (string, error) { return name, nil }
 }
 
-// NotSwapped is for an adapter's By. given says whether key was given as the "user" or as the
-// "action". NotSwapped panics if key is one of others, which are functions for the opposite
-// purpose. The compiler notices the mistake if a function has the type [keyfuncs.UserOf] or
-// [keyfuncs.ActionOf]. It does not notice the mistake if a function is declared, as keyfuncs.Route
-// is.
+// NotSwapped panics if a function for the action was given as the user, or the reverse. It is for
+// an adapter's By. key is the function that was given, and given is "user" or "action". The
+// argument others has the adapter's functions of the opposite kind, and NotSwapped recognizes only
+// these. The compiler notices the mistake if a function has the type [keyfuncs.UserOf] or
+// [keyfuncs.ActionOf]. keyfuncs.Route, for example, is declared as a plain function and has no such
+// type.
 func NotSwapped[C any](adapter, given string, key func(C) (string, error), others ...func(C) (string, error)) {
 	for _, other := range others {
 		if same(key, other) {
@@ -83,8 +84,8 @@ func alike[C any, F ~func(C) (string, error)](a, b F) bool {
 	return key != "" && key == constant(b)
 }
 
-// constant returns the key of a function that Action has made, and "" for other functions. It calls
-// no other function, because it has no request. It recognizes Action's functions by their code, so
+// constant returns the key of a function that Action has made, and "" for other functions. It does
+// not call those, because it has no request. It recognizes Action's functions by their code, so
 // Action must not be inlined.
 func constant[C any, F ~func(C) (string, error)](f F) string {
 	code := reflect.ValueOf(f).Pointer()

@@ -39,8 +39,8 @@ type told struct {
 	whose string      // the action of the binding subject, if there are several subjects
 }
 
-// reset returns when the limit has its full quota again, in seconds since 1970 or from now, rounded
-// up. Seconds since 1970 are by the clock of the process, as in the Date header.
+// reset returns the time of the reset, in seconds since 1970 or from now, rounded up. Seconds since
+// 1970 are by the clock of the process, as in the Date header.
 //
 // time.Now is a little later here than it was in the decision. So the boundary of a calendar
 // window, which is a whole second, would be rounded up to the next second. reset returns the

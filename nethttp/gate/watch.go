@@ -190,8 +190,8 @@ func (w *watched) CloseNotify() <-chan bool {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Discarding returns a ResponseWriter that sends nothing. Instead of a write to w, it calls wrote
-// and returns the error of wrote.
+// Discarding returns a ResponseWriter whose methods Write and WriteHeader send nothing to w. They
+// call wrote instead, and Write returns the error of wrote.
 func Discarding(w http.ResponseWriter, wrote func() error) http.ResponseWriter {
 	return &discarding{w, wrote}
 }

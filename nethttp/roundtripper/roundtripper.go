@@ -3,8 +3,9 @@
 //	calls := core.Must(core.New(store, core.Funnel(1, core.Per(9, time.Second)))) // the server allows 10 a second
 //	client := &http.Client{Transport: roundtripper.New(nil, calls, "our-account"), Timeout: 10 * time.Second}
 //
-// A call waits for its turn. If a server answers 429 or 503 with Retry-After, later calls to this
-// server wait until the time that Retry-After says, in every process that shares the store.
+// A call waits for its turn. If a server answers 429 or 503 with Retry-After, later calls of the
+// account to this server wait until the time that Retry-After says, but at most a day. This holds
+// in every process that shares the store.
 //
 // # Which limit
 //
@@ -54,14 +55,15 @@ import (
 // one server can use up your quota at another server. If your users choose which servers are
 // called, do not follow redirects: set http.Client.CheckRedirect.
 //
-// If a call's turn does not come before its deadline, the call fails at once, with an error that
-// matches [core.ErrRefused]. So set a deadline: that of the call's context, or http.Client.Timeout.
-// The deadline includes the wait. Any other error comes from the context, the store or next.
+// If a call's turn does not come before its deadline, the call fails as soon as that is known, with
+// an error that matches [core.ErrRefused]. So set a deadline: that of the call's context, or
+// http.Client.Timeout. The deadline includes the wait. Other errors come, for example, from the
+// context, the store or next.
 //
-// If a response of status 429 or 503 has Retry-After, in seconds or as a date, the account begins
-// no call to the host before then. A wait of more than a day counts as a day. To keep the wait, New
-// gives the limiter a [core.BanPolicy], unless the limiter has one. Calls that have begun go on.
-// New does not repeat a refused call.
+// If a response of status 429 or 503 has Retry-After, in seconds or as a date, later calls of the
+// account to the host wait until then. A wait of more than a day counts as a day. To keep the wait,
+// New gives the limiter a [core.BanPolicy], unless the limiter has one. Calls that have begun go
+// on. New does not repeat a refused call.
 //
 // New panics if calls is nil, if core.New did not make calls, or if account is empty.
 func New(next http.RoundTripper, calls *core.Limiter, account string) http.RoundTripper {
