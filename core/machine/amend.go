@@ -19,7 +19,8 @@ type Amendment struct {
 // A Verb says what an [Amendment] does.
 type Verb uint8
 
-// The verbs. A release or renewal amends charges of InFlight, and a refund charges of all other kinds.
+// The verbs. A release or renewal amends charges of InFlight, and a refund charges of the other
+// limits. No verb changes the state of a ban policy.
 const (
 	VerbRefund  Verb = iota // give units back
 	VerbRelease             // free the slots, because the action has ended
@@ -34,14 +35,15 @@ func (r *Rule) TakesSlots() bool { return r.Kind.Form() == FormSlots }
 // again.
 func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
 
-// CanAmend reports whether an amendment can change states of the rule: a release or renewal those
-// of InFlight, and a refund all others.
+// CanAmend reports whether the verb of an amendment is for the rule: a release or renewal for
+// InFlight, and a refund for the other kinds.
 func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
 
 // Amend changes what t has taken in the present state of an entry. It sets Dirty if the store must
-// write the state, or delete it because it has expired. If nothing is left to amend, it changes
-// nothing. After a refund the state has no more room than if the action had never happened. But a
-// bucket with Initial that the action has started stays started.
+// write the state, or delete it because it has expired. If nothing is left to amend, or if a refund
+// could give back too much, it changes nothing. After a refund the state has no more room than if
+// the action had never happened. A bucket with Initial that the action has started is an exception:
+// it stays started.
 //
 // A refund of a meter changes the end of its debt: the instant at which the debt will have drained.
 //
@@ -51,14 +53,16 @@ func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 //     The end becomes earlier by that time. The new end is remembered as the refund's end.
 //   - The remembered ends of all other refunds since the charge become earlier by the same time.
 //
-// A meter forgets a refund in each of these cases:
+// If turns are reserved for waiting callers, only the last charge can be refunded.
 //
-//   - The refund gave nothing back.
+// A meter forgets a refund in cases such as these:
+//
+//   - The clock stepped back, and the debt changed because of that.
 //   - Its end is not before the end of a later refund.
 //   - The end of a later refund is past.
 //   - Everything that was charged before the last refund has drained.
 //
-// A meter remembers eight refunds. If there are nine, it replaces two successive refunds by one: the
+// A meter remembers at most eight refunds. If there are nine, it replaces two successive ones: the
 // two whose ends are nearest, in whole microseconds. If several pairs are equally near, it replaces
 // the first of them. The new refund has the earlier end and the later place in the sequence. So a
 // refund may give back less, but never more.

@@ -3,7 +3,8 @@ package machine
 // A BanRule is a ban policy in integers. A user with Refusals refusals within the time Within is
 // banned. If Refusals is 0, refusals do not lead to a ban. Bans has the lengths of the first ban,
 // the second ban, and so on. All further bans are as long as the last one in Bans. If a user has no
-// refusal and no ban for ForgetAfter, the next ban is a first ban again. Times are in microseconds.
+// recorded refusal and no ban for ForgetAfter, the next ban is a first ban again. A ban by hand has
+// its own length, and does not count as one of these bans. Times are in microseconds.
 type BanRule struct {
 	Refusals            int
 	Within, ForgetAfter int64
@@ -20,7 +21,7 @@ func NewBan(b *BanRule) Rule {
 type banRecord struct {
 	Last     int64   // the last refusal or ban
 	Until    int64   // the end of the last ban, which may be past
-	Level    int     // the number of bans in a row
+	Level    int     // the number of bans in a row, without bans by hand
 	Refusals []int64 // the refusals since the last ban, oldest first
 }
 
@@ -49,13 +50,14 @@ func (b *banRecord) state(r *BanRule) State { return State{Expires: r.forgotten(
 // behind returns how far now is before the last refusal or ban, because the clock stepped back.
 func (b *banRecord) behind(now int64) int64 { return max(0, b.Last-now) }
 
-// check reports whether the user is not banned. A manual ban always fits.
+// check reports whether the user is not banned. A manual ban fits even during a ban, except with
+// ModePeek.
 func (*bans) check(_ *Rule, now, _ int64, a *Ask, s State) (_ State, fits, changed bool) {
 	b := s.bans(now)
 	return s, b == nil || a.Ban > 0 && a.Mode != ModePeek || b.Until-b.behind(now) <= now, false
 }
 
-// charge makes a manual ban of the length a.Ban.
+// If a.Ban is set, charge makes a manual ban of that length. Otherwise it does not change the bans.
 func (m *bans) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, level int64, _ State, changed bool) {
 	if a.Ban == 0 {
 		return m.refuse(r, now, cost, false, s)
@@ -67,7 +69,7 @@ func (m *bans) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, lev
 	return v, level, s, true
 }
 
-// refuse counts a refusal by any limit. The refusal may lead to a ban.
+// If record is set, refuse counts a refusal by the user's limits. The refusal may lead to a ban.
 func (m *bans) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, level int64, _ State, changed bool) {
 	b := s.bans(now)
 	if record || b != nil && b.behind(now) > 0 {
@@ -130,7 +132,7 @@ func (*bans) save(_ *Rule, b []byte, s State) []byte {
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }
 
-// level returns the number of bans in a row that count at an instant.
+// level returns b.Level as it counts at an instant.
 func (r *BanRule) level(b *banRecord, now int64) int {
 	if now >= max(b.Last, b.Until)+r.ForgetAfter {
 		return 0

@@ -25,8 +25,8 @@ func (r *Rule) Marshal(s State) []byte {
 }
 
 // Unmarshal returns the state of bytes that Marshal has made. Marshal must have been called on this
-// rule, or on a rule that shares the state. For other bytes the error is [ErrBinary]. Unmarshal
-// does not keep b.
+// rule, or on a rule that shares the state. If the bytes cannot be a state of the rule, the error is
+// [ErrBinary]. No bytes are the zero State. Unmarshal does not keep b.
 func (r *Rule) Unmarshal(b []byte) (State, error) {
 	if len(b) == 0 {
 		return State{}, nil
@@ -62,8 +62,8 @@ func appendInstants(b []byte, n int, at func(i int) int64) []byte {
 	return b
 }
 
-// A decoder reads the numbers of a binary state. After an error, bad is set and all further numbers
-// are 0.
+// A decoder reads the numbers of a binary state. After an error, bad is set, and the numbers mean
+// nothing.
 type decoder struct {
 	rest []byte
 	bad  bool

@@ -1,9 +1,8 @@
 package machine
 
 // counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. State.N is the number of
-// units that were admitted in the window. The window ends when the state expires, except that the
-// state of a calendar window expires linger after the window's end. An ElasticWindow records
-// refusals.
+// units that count in the window. State.Expires is the end of the window, or for a calendar window
+// linger after it. An ElasticWindow records refusals.
 type counter struct{ plain }
 
 func (r *Rule) elastic() bool { return r.Kind == KindElasticWindow }
@@ -50,8 +49,8 @@ const linger = int64(1e6)
 // align is check for a calendar window. It finds the period to which a count belongs: the one whose
 // end is nearest to the count's end. The two ends may differ, because the monotonic clock and the
 // time of day drift by microseconds, and because two processes may have different time zone data.
-// Each count lasts at least until its own end, so the period that begins last never admits more
-// than the quota.
+// A count lasts at least until its own end, unless the clock steps back by more than linger. So such
+// a difference between the ends does not give a period its quota twice.
 func (r *Rule) align(s State, unix int64) State {
 	start, end := r.Calendar.Period(unix)
 	last := s.Expires - linger    // the count's end
@@ -134,8 +133,8 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 	return s, true
 }
 
-// Opened reports whether the charge has opened a window, and a refund of units gives back the whole
-// charge.
+// Opened reports whether nothing counted before the charge, and a refund of units gives back all of
+// the charge.
 func (t Taken) Opened(units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
 func (*counter) save(r *Rule, b []byte, s State) []byte {

@@ -35,7 +35,7 @@
 //	counter.go  FixedWindow, ElasticWindow and CalendarWindow: a count, and the window's end
 //	trail.go    SlidingWindow and MovingWindow: the instants of the last actions
 //	ban.go      a ban policy: the refusals since the last ban, and the ban
-//	slots.go    InFlight: the slots that are taken, and when their leases began
+//	slots.go    InFlight: the slots that are taken, and when each lease began or was renewed
 //
 // machine.go says what each of them computes. calendar.go divides time into the periods of a
 // CalendarWindow.
@@ -59,12 +59,12 @@
 //
 // # Time
 //
-// All times are in microseconds on the store's clock, and every instant is positive. The store
-// chooses its instant 0. A rule with a [Calendar] needs the time of day: before [Rule.Check] the
-// store sets Entry.Epoch to its instant 0 in microseconds since 1970.
+// All times are in microseconds on the store's clock. The instants that a store passes are
+// positive. The store chooses its instant 0. A rule with a [Calendar] needs the time of day: before
+// [Rule.Check] the store sets Entry.Epoch to its instant 0 in microseconds since 1970.
 //
-// A clock may step back. The first action that finds a state from the future moves the state back
-// to now, so that no user is locked out for longer than one full period.
+// A clock may step back. The first action that finds a state from the future moves the state back,
+// so that the step locks no user out for much longer than one full period, or one full ban.
 //
 // # Adding a limit
 //
@@ -76,7 +76,8 @@
 //	core/leased.go                    why it cannot be leased, unless it is prepaid
 //
 // Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
-// describe it in core/doc.go and the README. If you forget one of these places, a test fails.
+// describe it in core/doc.go and the README. If you forget one of these places, a test usually
+// fails.
 //
 // A new form of state also needs a Form, an entry with the name of its files in the table of forms
 // in machine.go, and an entry in the table of redisstore/forms.go, which says what Redis is sent
@@ -85,10 +86,10 @@
 //
 // If a kind depends on more of a call than its cost, a copy of the limit has that in its Rule, as
 // Held. Package core makes such a copy in Subject.Within. Caches and the queues of Wait recognise
-// limits by their address, so none of them takes one copy for another. An argument of
-// redisstore/forms.go tells Redis, and Limit.derived in core/limit.go keeps the field.
+// limits by their address, so they do not take one copy for another. An argument of
+// redisstore/forms.go sends the field to Redis, and Limit.derived in core/limit.go keeps it.
 //
 // [Rule.Amend] changes what a charge has taken: by a refund, a release or a renewal. A kind that
 // takes slots, as InFlight does, is released or renewed, and not refunded. A caller may release a
-// charge twice. So the state tells one charge from another, and the second release finds nothing.
+// charge twice. So each slot in the state has an ID, and the second release finds nothing.
 package machine

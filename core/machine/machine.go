@@ -45,10 +45,10 @@ func Kinds() iter.Seq[Kind] {
 
 type kind struct {
 	word        string // the name in keys, headers and logs, and on Redis
-	constructor string // the name of the function in package core, and in a limit's text
+	constructor string // the name of the function or type in package core, and in a limit's text
 	most        int    // the highest quota
 	form        Form
-	records     bool // a refusal changes the state
+	records     bool // a refusal changes the state; NewBan sets that for a ban policy
 	prepaid     bool // units may be charged before their actions: see Rule.WithPrepay
 }
 
@@ -58,7 +58,7 @@ type Form uint8
 // The forms. A form is also the second byte of a binary state, so its number must not change.
 const (
 	FormMeter   Form = iota + 1 // Expires is the instant at which the debt ends, and N is its fraction; or Data is a *debt
-	FormCounter                 // Expires is the end of the window, and N is the count
+	FormCounter                 // Expires is the end of the window, or a second later for a calendar window; N is the count
 	FormTrail                   // Data is a *queue
 	FormBans                    // Data is a *banRecord
 	FormSlots                   // Data is a *slotList
@@ -88,7 +88,8 @@ func (k Kind) String() string {
 	return "invalid"
 }
 
-// Constructor returns the name of the function in package core that makes a limit of the kind.
+// Constructor returns the name of the function in package core that makes a limit of the kind. For
+// a ban policy it is the name of the type.
 func (k Kind) Constructor() string { return kinds[k].constructor }
 
 // Most returns the highest quota that a limit of the kind may have.
@@ -115,19 +116,19 @@ type machine interface {
 	// check brings a state to now. fits reports whether the rule has room for the cost.
 	check(r *Rule, now, cost int64, a *Ask, s State) (checked State, fits, changed bool)
 
-	// charge charges the cost to a checked state that has room. It returns the reading after the
-	// charge, with Wait for one more unit.
+	// charge charges the cost to a checked state, as [Rule.Charge] describes. It returns the reading
+	// after the charge, with Wait for one more unit.
 	charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, charged State, changed bool)
 
-	// refuse returns the reading of a checked state that is not charged. If record is set, it
-	// records the refusal, or starts a bucket with Initial.
+	// refuse returns the reading of a checked state that is not charged, with Wait for the cost. If
+	// record is set, it records the refusal, or starts a bucket with Initial.
 	refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, refused State, changed bool)
 
 	// read returns the reading of a checked state, with Wait for the cost.
 	read(r *Rule, now, cost int64, s State) (v numbers, detail int64)
 
-	// amend changes what a charge has taken. If nothing of the state is left, it returns the zero
-	// State.
+	// amend changes what a charge has taken. If no unit or slot is left, all machines but meter
+	// return the zero State.
 	amend(r *Rule, now int64, t Taken, a Amendment, s State) (amended State, changed bool)
 
 	// save appends the state to b in binary form.
@@ -136,8 +137,7 @@ type machine interface {
 	// predictable is [Rule.Predictable].
 	predictable(r *Rule, v Reading, count bool) bool
 
-	// prepay makes a rule stricter, so that it holds for actions whose units are charged up to d
-	// before them.
+	// prepay changes a rule as [Rule.WithPrepay] describes.
 	prepay(r *Rule, d int64)
 }
 
@@ -150,8 +150,8 @@ type numbers struct {
 	Wait  int64
 }
 
-// plain has the methods that most machines share: each reading is predictable, and units that are
-// charged before their actions need no stricter rule.
+// plain has methods that several machines share. Every reading is predictable, and prepay changes
+// nothing.
 type plain struct{}
 
 func (plain) predictable(*Rule, Reading, bool) bool { return true }

@@ -7,9 +7,9 @@ import "cmp"
 // time passes, the state does not change. This is the generic cell rate algorithm in its virtual
 // scheduling form ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
-// State.Expires is the TAT, rounded up, and State.N its fraction. If State.Data is a debt, Expires
-// may be later: when a bucket with Initial is forgotten, or when no remembered refund matters any
-// more.
+// State.Expires is the TAT, rounded up, and State.N its fraction. If State.Data is a debt, the TAT
+// is in the debt, and Expires may be later: when a bucket with Initial is forgotten, or when no
+// remembered refund matters any more.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type meter struct{}
@@ -101,7 +101,7 @@ func (*meter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, c
 }
 
 // correct returns the state as it counts at now. It changes the state if the clock stepped back, or
-// if another limiter with a longer ForgetAfter wrote it.
+// if a limiter with a larger quota or a longer ForgetAfter wrote it.
 func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 	d, forget := r.debtOf(s, now), min(s.Expires, now+r.ForgetAfter)
 	owed, back := d.At.from(now), max(d.Turns, -d.Turns)-now
@@ -122,8 +122,8 @@ func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 // mostDebt is the highest debt that the Lua function read can reply.
 const mostDebt = 1<<52 - 1
 
-// forced returns the debt after a forced charge, which charges only what fits. next is the debt if
-// all of the cost is charged, and owed is the debt before.
+// forced returns the debt after a forced charge, which charges only what fits into one quota, or two
+// with ModeOwe. next is the debt if all of the cost is charged, and owed is the debt before.
 func (r *Rule) forced(next, owed Span, mode Mode) Span {
 	most := r.Time(r.most(mode))
 	if most.Whole > mostDebt {
@@ -171,7 +171,7 @@ func (r *Rule) chargeMore(s State, owed, next Span, now int64, mode Mode) (_ Sta
 	return d.state(r, forget, m), d.Refunds.last()
 }
 
-// refuse starts a bucket with Initial that has not been used.
+// If record is set, refuse starts a bucket with Initial that has not been used.
 func (m *meter) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, _ int64, _ State, changed bool) {
 	if changed = record && s.Expires <= now; changed {
 		s = r.debtOf(s, now).state(r, now+r.ForgetAfter, nil)
@@ -191,7 +191,7 @@ func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, b
 	d := r.debtOf(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
 	left := d.Refunds.limit(after, t.Reading.Detail)
-	if left.exceeds(d.At) { // the debt was lowered when the clock stepped back
+	if left.exceeds(d.At) { // the debt was lowered, for example when the clock stepped back
 		left = d.At
 	}
 	left.Whole -= now

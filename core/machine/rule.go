@@ -11,7 +11,7 @@ type Rule struct {
 	Kind    Kind
 	machine machine // the machine of the kind
 	records bool    // a refusal changes the state
-	Max     int64   // the quota: a window's units, a meter's capacity, or the refusals before a ban
+	Max     int64   // the quota: a window's units, a meter's capacity, the slots of InFlight, or the refusals before a ban
 
 	// Package core sets these fields. Hash is a hash of the limit's identity. It is different in
 	// each process, and two limits may have the same hash. For a key outside of the process use
@@ -26,7 +26,7 @@ type Rule struct {
 
 	// For windows and InFlight. The Period of InFlight is the lease of a slot.
 	Period   int64     // for a calendar window, the longest period
-	Calendar *Calendar // nil for all other windows
+	Calendar *Calendar // nil unless the rule is a calendar window
 
 	// For meters, which are buckets and funnels.
 	Emission    Span   // the emission interval: the time in which one unit drains
@@ -80,17 +80,25 @@ func gcd(a, b int64) int64 {
 }
 
 // WithInitial returns the rule of a bucket that starts with n units instead of full. The bucket
-// forgets its state forgetAfter after the last admitted action. That time is at least the time in
-// which the bucket fills, plus a microsecond, so that a user who waits finds the bucket full.
+// forgets its state forgetAfter after the last admitted action, or after the refused action that
+// started the bucket. If forgetAfter is shorter than the time in which the bucket fills, the bucket
+// keeps its state for that time and a microsecond, so that a user who waits finds the bucket full.
+// While the debt is above the quota, the state is kept longer.
 func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	r.Start = spanOf(r.pace, r.Max-n, r.Parts)
 	r.ForgetAfter = max(forgetAfter, r.Burst.Ceil()+1)
 	return r
 }
 
-// WithPrepay returns a stricter rule, with a longer window or a smaller quota. The limit then holds
-// for actions even if their units are charged up to d microseconds before them. The quota may
-// become 0.
+// WithPrepay returns the rule of a limit whose units may be charged up to d microseconds before
+// their actions. The limit still holds for the actions:
+//
+//   - The window of a MovingWindow becomes longer by d.
+//   - The quota of a bucket or funnel becomes smaller, and may become 0.
+//   - A FixedWindow or CalendarWindow keeps its quota and period. The caller must not use a unit
+//     after the end of the window in which the unit was charged.
+//
+// Call WithPrepay only for these kinds: see [Kind.Prepaid].
 func (r Rule) WithPrepay(d int64) Rule {
 	r.Prepay = d
 	r.machine.prepay(&r, d)
@@ -141,7 +149,7 @@ func (r *Rule) Time(n int64) Span {
 	return spanOf(r.pace, n, r.Parts)
 }
 
-// spanOf returns pace*n/parts microseconds.
+// spanOf returns pace*n/parts microseconds, but at most beyond.
 func spanOf(pace, n, parts int64) Span {
 	hi, lo := bits.Mul64(uint64(pace), uint64(n))
 	if hi < uint64(parts) {
@@ -179,7 +187,7 @@ const (
 	ModeCharge  Mode = iota // charge if there is room
 	ModePatient             // like ModeCharge, but the caller waits for its turn, so no limit records a refusal
 	ModePeek                // decide, but write nothing
-	ModeForce               // always allow, and charge as much of the cost as fits
+	ModeForce               // allow even if there is no room, and charge as much of the cost as fits
 	ModeOwe                 // like ModeForce, but fill the state up to two quotas: core.Limiter.Settle
 )
 
@@ -187,7 +195,8 @@ const (
 // and ModePatient.
 func (m Mode) NeedsRoom() bool { return m == ModeCharge || m == ModePatient }
 
-// forced reports whether a charge of the mode is always allowed: ModeForce and ModeOwe.
+// forced reports whether a limit allows a charge of the mode without room for it: ModeForce and
+// ModeOwe.
 func (m Mode) forced() bool { return m >= ModeForce }
 
 // An Ask is what a caller asks of a rule, without the cost.
@@ -202,16 +211,17 @@ type Ask struct {
 	Ban int64
 }
 
-// A State is what a store keeps for one rule, one user and one action. The zero State means that
-// nothing is kept. A state that has expired means the same.
+// A State is what a store keeps for one rule, one user and one action. If the rule is PerUser, the
+// state is for all of the user's actions. The zero State means that nothing is kept. A state that
+// has expired means the same.
 //
-// [Rule.Marshal] returns a state as bytes. A copy of a State shares its Data, and a charge may
-// change Data. So if a store drops a decision, for example after a failed compare-and-swap, it must
-// load the state again.
+// [Rule.Marshal] returns a state as bytes. A copy of a State shares its Data, and Charge, Refuse and
+// Amend may change Data. So if a store drops a decision, for example after a failed
+// compare-and-swap, it must load the state again.
 type State struct {
 	Expires int64 // from this instant on, the store need not keep the state
 	N       uint32
-	Data    Data // nil for most buckets and funnels, and for all counters; if not nil, N is not used
+	Data    Data // nil for most buckets and funnels, and for all counters; if not nil, N is 0
 }
 
 // Data is the part of a state beyond Expires and N. A store keeps it, and only the machine knows
@@ -226,16 +236,18 @@ type Entry struct {
 	State
 
 	// Epoch is the store's instant 0, in microseconds since 1970. A store must set it if the rule
-	// has a Calendar. It may differ from decision to decision, because the time of day can be set.
+	// has a Calendar, and must leave it 0 otherwise. It may differ from decision to decision,
+	// because the time of day can be set.
 	Epoch int64
 
 	Dirty bool // the store must write the state, or delete it if it has expired
 
-	Reading // Check sets Fits; Charge, Refuse and Read set the other fields
+	Reading // Check sets Fits; Charge, Refuse and Read set the other fields; Amend sets none
 }
 
 // Check brings an entry to the instant now, in microseconds on the store's clock. It sets Fits if
-// the rule has room for the cost.
+// the rule has room for the cost. For ModeForce and ModeOwe it sets Fits even if there is no room,
+// unless the rule is a ban policy. A ban policy has room if the user is not banned.
 func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
 	s, fits, changed := r.machine.check(r, now+e.Epoch, cost, a, e.dated())
 	if e.Fits = fits; changed {
@@ -255,9 +267,12 @@ func (e *Entry) set(v numbers, detail int64, s State, changed bool) {
 	e.Count, e.Rest, e.Wait, e.Detail = v.Count, v.Rest, v.Wait, detail
 }
 
-// Charge charges the cost to a checked entry, and fills in the Reading. With ModeForce it charges
-// only what fits, and with ModeOwe only what fits into two quotas. A rule of Failures is charged
-// only with ModeForce or ModeOwe.
+// Charge charges the cost to a checked entry, and fills in the Reading. There are exceptions:
+//
+//   - With ModeForce it charges only what fits, and with ModeOwe only what fits into two quotas.
+//     InFlight is not charged with these modes.
+//   - A rule of Failures is charged only with ModeForce or ModeOwe.
+//   - A ban policy is not charged. If Ask.Ban is set, Charge bans the user.
 func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 	if r.Failures && !a.Mode.forced() {
 		r.Read(e, now, cost)
@@ -266,7 +281,7 @@ func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 	e.set(r.machine.charge(r, now+e.Epoch, cost, a, e.dated()))
 }
 
-// most returns the highest number of units that may count after a forced charge.
+// most returns the number of units up to which a forced charge fills a state.
 func (r *Rule) most(mode Mode) int64 {
 	if mode == ModeOwe {
 		return 2 * r.Max
@@ -277,10 +292,16 @@ func (r *Rule) most(mode Mode) int64 {
 // RecordsRefusals reports whether a refused action may change the state: see [Rule.Refuse].
 func (r *Rule) RecordsRefusals() bool { return r.records }
 
-// Refuse fills in the Reading of a checked entry without charging it. It records the refusal if
-// record is set, patient is not set, and the rule records refusals: see [Rule.RecordsRefusals].
-// Callers do not set record during a ban. If record is set, Refuse also starts a bucket with
-// Initial that has not been used, even if patient is set.
+// Refuse fills in the Reading of a checked entry without charging it. If record is set, Refuse may
+// change the state:
+//
+//   - If the rule records refusals, and patient is not set, Refuse records the refusal: see
+//     [Rule.RecordsRefusals].
+//   - If the rule is a bucket with Initial that has not been used, Refuse starts the bucket, even if
+//     patient is set.
+//
+// A rule that is not a ban policy does this only if it has no room now, and the cost is at most Max.
+// Callers do not set record during a ban.
 func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if r.Ban == nil {
 		record = record && !e.Fits && cost <= r.Max // an action that could pass later
@@ -293,18 +314,20 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 // Lua, makes Readings from the reply.
 type Reading struct {
 	Fits  bool
-	Count int64 // for a window, the units that count; for a ban policy, the refusals since the last ban
+	Count int64 // for a window, the units that count; for InFlight, the slots; for a ban policy, the refusals since the last ban that count
 	Rest  Span  // the time until the full quota is available, or until bans and refusals are forgotten
 
 	// Wait depends on the decision. In all other cases it may be any number.
 	//   - After Refuse or Read, if the rule has no room for the cost now, and the cost is at most
 	//     Max: the time after which it has room.
-	//   - After Charge: the time after which one more unit fits, and 0 or less if it fits now.
+	//   - After a Charge of a limit with a Max of at least 1: the time after which one more unit
+	//     fits, and 0 or less if it fits now. If a rule of Failures was not charged, Wait is as
+	//     after Read.
 	//   - During a ban: the time until the ban ends.
 	Wait int64
 
 	// Detail depends on the kind:
-	//   - A ban policy: the number of bans in a row.
+	//   - A ban policy: the number of bans in a row, without bans by hand.
 	//   - A calendar window in which nothing counts, after Read: the time until the period ends.
 	//   - A meter whose charge can be amended: the number of the last refund.
 	//   - InFlight, if its charge can be amended: the ID of the first slot.
@@ -326,7 +349,8 @@ func (r *Rule) Remaining(v *Reading) int64 {
 	return r.units(r.Burst, v.Rest)
 }
 
-// Used returns the number of units that count now, rounded up. It may be more than Max.
+// Used returns the number of units that count now, rounded up, but for a meter at most 2^40. It may
+// be more than Max.
 func (r *Rule) Used(v *Reading) int64 {
 	const most = 1 << 40 // only a state that this package has not made owes more
 	switch {
@@ -352,9 +376,8 @@ func (r *Rule) Reserves() bool { return r.Parts > 0 }
 // AtOnce reports whether the full quota comes back at a single instant, the end of a window.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
 
-// Predictable reports whether v determines all later readings of the state, as long as nothing is
-// charged. The quota then comes back steadily, or all at once after v.Rest. If count is set, v must
-// determine the later Counts too.
+// Predictable reports whether v determines the later readings of the state, as long as nothing
+// changes the state. If count is not set, the later Counts do not matter.
 func (r *Rule) Predictable(v *Reading, count bool) bool {
 	return r.machine.predictable(r, *v, count)
 }

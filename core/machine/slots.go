@@ -10,8 +10,9 @@ import (
 type slotList []slot
 
 // A slot is one unit of a charge. At is the instant of the charge or of its last renewal. ID is
-// unique among the slots of a state and never changes. So a release or renewal can be repeated, and
-// never affects the slot of another action. The slots of one charge have consecutive IDs.
+// unique among the slots of a state and does not change. It depends on the instant of the charge. So
+// a repeated release or renewal practically never finds the slot of another action. The slots of one
+// charge have consecutive IDs.
 type slot struct{ ID, At int64 }
 
 func (*slotList) form() Form { return FormSlots }
@@ -86,7 +87,8 @@ func (*slots) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, c
 	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.behind(now) <= now, false
 }
 
-// charge takes slots. A charge with ModeForce or ModeOwe takes none, because its action has ended.
+// charge takes slots. A charge with ModeForce or ModeOwe takes none, because its action has ended. A
+// charge of an action that holds enough slots already takes none.
 func (m *slots) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, first int64, _ State, changed bool) {
 	if cost = r.Takes(cost); a.Mode.forced() || cost == 0 {
 		return m.refuse(r, now, 1, false, s)
@@ -156,8 +158,8 @@ func (*slots) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return
 }
 
-// amend releases or renews the slots of a charge, unless their lease has ended. It finds them by
-// their IDs, so it also works after the clock stepped back.
+// amend releases or renews the slots of a charge. If their lease has ended, it changes nothing. It
+// finds the slots by their IDs, so it also works after the clock stepped back.
 func (*slots) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.Data.(*slotList)
 	first := t.Reading.Detail

@@ -45,7 +45,8 @@ func (s State) queue(now int64) (q *queue, live bool) {
 // behind returns how far now is before the newest entry, because the clock stepped back.
 func (q *queue) behind(now int64) int64 { return max(0, q.newest()-now) }
 
-// check reads only one entry: the newest of those that must have left the window before cost fits.
+// check reads at most two entries: the newest one, and the newest of those that must have left the
+// window before cost fits.
 func (*trail) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	q, live := s.queue(now)
 	return s, a.Mode.forced() || cost <= r.Max && (!live || q.free(r, cost)-q.behind(now) <= now), false
@@ -72,9 +73,9 @@ func (m *trail) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, de
 	return v, 0, s, true
 }
 
-// If record is set, refuse records the refusal, and drops as many of the oldest entries. It keeps
-// the newest r.Max entries. It keeps more if there were more: a limiter with a higher max or
-// ModeOwe may have written them.
+// If record is set, refuse records the refusal: it adds cost entries, and then keeps the newest
+// r.Max entries. If more entries counted before, it keeps that number. A limiter with a higher max
+// or ModeOwe may have written them.
 func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, _ State, changed bool) {
 	q, live := s.queue(now)
 	if !live {
@@ -125,7 +126,8 @@ func (*trail) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return
 }
 
-// maxSince bounds the number of later entries that a refund moves.
+// maxSince bounds the number of later entries that a refund moves. If there are more, the refund
+// gives nothing back.
 const maxSince = 1 << 16
 
 func (*trail) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
