@@ -44,6 +44,7 @@ import (
 
 // A KeyFunc returns a key of a request: the user who acts, or the action. If the request has no
 // key, the error is keyfuncs.ErrNoKey. If the key cannot be read, the error is keyfuncs.ErrBadKey.
+// Both are answered 400, and any other error is answered 500.
 type KeyFunc = func(echo.Context) (string, error)
 
 // From makes a KeyFunc of f. It panics if f is nil, or if f is keyfuncs.Route, which does not know
@@ -52,7 +53,7 @@ func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads a value from the context. An earlier middleware has stored the
 // value, a string or an integer, with c.Set. If there is no value, or it is "", the error is
-// keyfuncs.ErrNoKey.
+// keyfuncs.ErrNoKey. A value of another type is answered 500.
 func Value(key string) keyfuncs.UserOf[echo.Context] {
 	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c echo.Context) any { return c.Get(key) })
 }
@@ -61,8 +62,9 @@ func Value(key string) keyfuncs.UserOf[echo.Context] {
 func Action(name string) keyfuncs.ActionOf[echo.Context] { return gate.Action[echo.Context](name) }
 
 // PerIP makes middleware that limits each client address to max requests in any interval of length
-// period. If you mount one such middleware on several routes, their requests count together. PerIP
-// is [Limit] with a core.SlidingWindow, on a memorystore of its own.
+// period. All IPv6 addresses of a /64 count as one. If you mount one such middleware on several
+// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow, on a
+// memorystore of its own.
 //
 //	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute))
 //
@@ -92,13 +94,14 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action key
 //
 // With a FinalCost or OnlyFailures, the Writer of c.Response() and the Body of c.Request() are
 // wrapped. If the handler returns an error, both functions get the status with which Echo's own
-// error handler answers: the Code of an *echo.HTTPError that is not wrapped, and otherwise 500. If
-// your error handler answers with another status, mount a middleware inside of the limit that calls
-// c.Error.
+// error handler answers: the Code of an *echo.HTTPError that is not wrapped, or of the
+// *echo.HTTPError that is its Internal, and otherwise 500. If your error handler answers with
+// another status, mount a middleware inside of the limit that calls c.Error.
 type Config gate.Config[echo.Context]
 
 // Limit makes middleware with the settings of cfg. It panics for the reasons of the function
-// [Limit]. It also panics if two fields of cfg exclude each other, or if a field is out of bounds.
+// [Limit]. It also panics if two fields of cfg exclude each other, if a field is out of bounds, or
+// if the limiter's store cannot do what cfg needs, such as OnlyFailures.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action keyfuncs.ActionOf[echo.Context]) echo.MiddlewareFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
@@ -111,7 +114,7 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action keyfun
 }
 
 // LimitAll makes middleware that asks several subjects about each request. The request passes if
-// all of them allow it: see nethttp.LimitAll.
+// all of them allow it. nethttp.LimitAll says more, such as when LimitAll panics.
 func LimitAll(subjects ...gate.Subject[echo.Context]) echo.MiddlewareFunc {
 	return Config{}.LimitAll(subjects...)
 }

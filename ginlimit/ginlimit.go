@@ -42,6 +42,7 @@ import (
 
 // A KeyFunc returns a key of a request: the user who acts, or the action. If the request has no
 // key, the error is keyfuncs.ErrNoKey. If the key cannot be read, the error is keyfuncs.ErrBadKey.
+// Both are answered 400, and any other error is answered 500.
 type KeyFunc = func(*gin.Context) (string, error)
 
 // From makes a KeyFunc of f. It panics if f is nil, or if f is keyfuncs.Route, which does not know
@@ -50,7 +51,7 @@ func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads a value from the context. An earlier middleware has stored the
 // value, a string or an integer, with c.Set. If there is no value, or it is "", the error is
-// keyfuncs.ErrNoKey.
+// keyfuncs.ErrNoKey. A value of another type is answered 500.
 func Value(key string) keyfuncs.UserOf[*gin.Context] {
 	return keyfuncs.Value("the Gin value "+strconv.Quote(key), func(c *gin.Context) any {
 		v, _ := c.Get(key)
@@ -72,8 +73,9 @@ func Route(c *gin.Context) (string, error) {
 }
 
 // PerIP makes middleware that limits each client address to max requests in any interval of length
-// period. If you mount one such middleware on several routes, their requests count together. PerIP
-// is [Limit] with a core.SlidingWindow, on a memorystore of its own.
+// period. All IPv6 addresses of a /64 count as one. If you mount one such middleware on several
+// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow, on a
+// memorystore of its own.
 //
 //	r.POST("/replies", ginlimit.PerIP(5, time.Minute), reply)
 //
@@ -125,7 +127,8 @@ type Config struct {
 }
 
 // Limit makes middleware with the settings of cfg. It panics for the reasons of the function
-// [Limit]. It also panics if two fields of cfg exclude each other, or if a field is out of bounds.
+// [Limit]. It also panics if two fields of cfg exclude each other, if a field is out of bounds, or
+// if the limiter's store cannot do what cfg needs, such as OnlyFailures.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
@@ -138,7 +141,7 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfun
 }
 
 // LimitAll makes middleware that asks several subjects about each request. The request passes if
-// all of them allow it: see nethttp.LimitAll.
+// all of them allow it. nethttp.LimitAll says more, such as when LimitAll panics.
 func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	return Config{}.LimitAll(subjects...)
 }

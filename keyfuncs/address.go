@@ -21,7 +21,7 @@ var (
 // RemoteIP returns the peer's address, from the request's RemoteAddr. It reads no header. Behind a
 // proxy the peer is the proxy, so use [ForwardedIP] or [TrustedHeaderIP] there.
 //
-// The address becomes a key as follows. [Subnet] changes the lengths.
+// The address becomes a key as follows. To use other lengths, see [Subnet].
 //
 //   - An IPv4 address is the key itself, such as 203.0.113.9. The IPv6 form ::ffff:203.0.113.9 has
 //     the same key.
@@ -61,7 +61,7 @@ func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 //     addresses. The first address that is not trusted is the client. The function ignores all
 //     addresses to the left of that address, because the client may have invented them.
 //   - If the peer is trusted, and the header is missing or has trusted addresses only, the peer is
-//     the client.
+//     the client. If the peer is on a unix socket, it has no address, and the error is [ErrNoKey].
 //
 // An address may have a port: 203.0.113.9, 203.0.113.9:51234, 2001:db8::1, [2001:db8::1] or
 // [2001:db8::1]:51234. In Forwarded the address follows for=, with or without quotes. If the
@@ -69,20 +69,24 @@ func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 // empty entry, an element of Forwarded without for=, the addresses 0.0.0.0 and ::, the word
 // unknown, and a name that hides the client, such as _hidden. The error is also ErrBadKey if the
 // peer's address does not parse. If RemoteAddr is empty, or if the peer is on a unix socket that is
-// not trusted, the error is [ErrNoKey].
+// not trusted, the error is ErrNoKey.
 //
 // Proxies that write one of the two headers usually pass on the other one as the client sent it. If
-// the two headers of a request name different clients, the function uses the header that your
-// proxies write. It learns this from other requests: a header that came through your proxies
-// without the other one was written by them. If it has not learned this yet, or if each of the two
-// headers has come alone, the error is ErrBadKey. So a client gains nothing by adding the other
-// header. If one of the headers has trusted addresses only, the function uses the other header.
+// the two headers of a request name different clients, or if one of them cannot be read, the
+// function uses the header that your proxies write. It learns this from other requests: a header
+// that came through your proxies without the other one was written by them. If it has not learned
+// this yet, or if each of the two headers has come alone, the error is ErrBadKey. There are two
+// exceptions:
+//
+//   - If one of the headers has trusted addresses only, the function uses the other header.
+//   - A Forwarded that is malformed or lacks for= is ignored beside an X-Forwarded-For, unless your
+//     proxies are known to write Forwarded.
 //
 // A peer is trusted by its address as it came: 64:ff9b::10.1.2.3 is not the trusted 10.1.2.3. A
 // peer on a unix socket is trusted if [UnixSocket] is in trusted.
 //
-// ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts every peer, as
-// 0.0.0.0/0 does.
+// ForwardedIP panics if trusted is empty, or if a prefix is invalid or contains all of IPv4 or
+// IPv6, such as 0.0.0.0/0.
 //
 // [RFC 7239]: https://www.rfc-editor.org/rfc/rfc7239
 func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
@@ -103,20 +107,21 @@ func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
 //
 // Peers are trusted, and the address may have a port, as in [ForwardedIP]. If the header of a
 // trusted peer is empty, a list, 0.0.0.0, :: or anything else that is not an address, the error is
-// [ErrBadKey]. The error is also ErrBadKey if the peer's address does not parse. If neither the
-// peer nor the header has an address, the error is [ErrNoKey].
+// [ErrBadKey]. The error is also ErrBadKey if the peer's address does not parse. If RemoteAddr is
+// empty, or if the peer is on a unix socket and is not trusted or sends no such header, the error
+// is [ErrNoKey].
 //
-// TrustedHeaderIP panics if name cannot be the name of a header, or is Forwarded, which ForwardedIP
-// reads. It also panics if trusted is empty, or if a prefix is invalid or trusts every peer, as
-// 0.0.0.0/0 does.
+// TrustedHeaderIP panics if name cannot be the name of a header, or is Host, or is Forwarded, which
+// ForwardedIP reads. It also panics if trusted is empty, or if a prefix is invalid or contains all
+// of IPv4 or IPv6, such as 0.0.0.0/0.
 func TrustedHeaderIP(name string, trusted ...netip.Prefix) UserOf[*http.Request] {
 	return Subnet{}.Of(trustedHeader("TrustedHeaderIP", name, mustTrust("TrustedHeaderIP", trusted)))
 }
 
 // RemoteAddr returns the peer's whole address, where [RemoteIP] returns a key. So a program can
 // look up the address in a list of prefixes. An IPv4 address is always in its IPv4 form, so the
-// prefixes must be IPv4 prefixes too. An IPv6 address has no zone. An address in 64:ff9b::/96 stays
-// as it is. Only its key is the IPv4 address.
+// prefixes must be IPv4 prefixes too. The zone of an IPv6 address is removed. An address in
+// 64:ff9b::/96 stays as it is. Only its key is the IPv4 address. The errors are those of RemoteIP.
 func RemoteAddr(r *http.Request) (netip.Addr, error) { return remote(r, remoteMaker) }
 
 func remote(r *http.Request, maker string) (netip.Addr, error) {
@@ -151,7 +156,8 @@ type Subnet struct {
 //
 //	user := keyfuncs.Subnet{IPv6: 56}.Of(keyfuncs.ForwardedAddr(proxies...))
 //
-// If the address is invalid, 0.0.0.0 or ::, the error is [ErrBadKey]. Of panics if addr is nil or a
+// If addr returns an error, the function returns it. If the address is invalid, 0.0.0.0 or ::, the
+// error is [ErrBadKey]. Of panics if addr is nil or a
 // length is out of bounds.
 func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Request] {
 	s.IPv4, s.IPv6 = cmp.Or(s.IPv4, 32), cmp.Or(s.IPv6, 64)
@@ -224,9 +230,9 @@ func onUnix(r *http.Request) bool {
 	return ok && strings.HasPrefix(local.Network(), "unix")
 }
 
-// parseAddress reads an IPv4 address, an IPv4 address with a port, an IPv6 address, or an IPv6
-// address in brackets with or without a port. It accepts nothing else. It never splits an IPv6
-// address without brackets into address and port.
+// parseAddress reads an IPv4 address with or without a port, an IPv6 address without a port, or an
+// IPv6 address in brackets with or without a port. It accepts nothing else. It does not split an
+// IPv6 address without brackets into address and port.
 func parseAddress(s string) (netip.Addr, bool) {
 	// netip.ParseAddrPort would add 12 ns to the 80 ns of RemoteIP.
 	if strings.HasPrefix(s, "[") {
@@ -258,7 +264,7 @@ func isPort(s string) bool {
 }
 
 // canonical returns the same Addr for all forms of an address. It reports false for an address that
-// no client can have: an unspecified address, or the zero Addr that a parser returns with an error.
+// no client can have: an unspecified address, or the zero Addr that netip returns with an error.
 func canonical(addr netip.Addr) (netip.Addr, bool) {
 	if !addr.Is4() {
 		addr = addr.Unmap().WithZone("")

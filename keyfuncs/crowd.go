@@ -14,8 +14,8 @@ import (
 
 // A crowd detects that the addresses are not those of clients: a container host or cluster nodes
 // have replaced the clients' addresses by their own. It looks at the addresses of the first
-// manyPrivate requests. It warns if they are one private address, or up to fewAddrs private
-// addresses with many ports.
+// manyPrivate requests that do not come from the host itself. It warns if they are one private
+// address, or up to fewAddrs private addresses with many ports.
 //
 // It does not warn about an intranet, where requests come from more private addresses. It also does
 // not warn about a few callers that keep their connections, because they use few ports.

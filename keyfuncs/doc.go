@@ -10,9 +10,9 @@
 //
 // Gin and Echo take these functions too: ginlimit.From(user), echolimit.From(user).
 //
-// A program that swaps user and action does not compile, or panics at start-up. But if you wrote
-// both functions, or both come from an adapter's From, from [First] or from [Join], nothing tells
-// them apart.
+// A program that swaps user and action usually does not compile, or panics at start-up. But nothing
+// tells apart two functions that you wrote, or that come from an adapter's From, from [First] or
+// from [Join].
 //
 // # Which function for which setup
 //
@@ -60,8 +60,8 @@
 //
 // If both had one action, a user who registers as 203.0.113.77 would have the same key as the
 // clients at that address. They would share bans, and counts if kind and period are the same. So
-// any user could get any address banned. PerUser limits and bans ignore the action: give each such
-// limiter its own store, and in Redis its own Prefix.
+// any user could get any address banned. A limit or BanPolicy with PerUser ignores the action: give
+// each such limiter its own store, and in Redis its own Prefix.
 //
 // # Behind a proxy
 //
@@ -141,7 +141,7 @@
 // # Networks of IPv6
 //
 // Many sites own more than a /64, so a client can use many networks, each with its own quota. A
-// home has a /56, which is 256 networks of /64, and a company has a /48, which is 65,536. A limit
+// home often has a /56, which is 256 networks of /64, and a company a /48, which is 65,536. A limit
 // per /48 alone would make all homes of a /48 one user. So add a higher limit per /56 and per /48.
 // nethttp.LimitAll decides all limits together, and charges none if one refuses:
 //
@@ -252,14 +252,15 @@
 // # Errors
 //
 // If a request has no key, the error is [ErrNoKey]. If its key is ambiguous or does not parse, the
-// error is [ErrBadKey]. The middleware answers both with 400. A Func of this package returns either
-// a key or an error. The error names what was configured, never what the client sent. A
-// configuration that cannot work panics at start-up.
+// error is [ErrBadKey]. The middleware answers both with 400. Any other error is a mistake in the
+// program, such as [ErrNoRoute] or a context value of a wrong type, and is answered 500. The errors
+// of this package's functions do not contain what the client sent. Arguments that cannot work, such
+// as an invalid prefix, panic at start-up.
 //
 // # Warnings
 //
-// A setup that looks wrong without causing errors is logged once to slog.Default() with a code, in
-// words that say what to do:
+// A setup that looks wrong is logged once to slog.Default() with a code, in words that say what to
+// do:
 //
 //	forwarded-untrusted    A request has a header with the client's address, and nothing checks it:
 //	                       X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP where RemoteIP or

@@ -47,8 +47,9 @@ func forwarded(maker string, trusted *Proxies) func(*http.Request) (netip.Addr, 
 	})
 }
 
-// choose returns the reading of the header to use. If only one of the two headers names a client,
-// choose remembers that the proxies write that header.
+// choose returns the reading of the header to use. If one header names a client, and the other
+// header is missing or has trusted addresses only, choose remembers that the proxies write the
+// header that names the client.
 func (w *written) choose(byX, byF reading) reading {
 	named, one := w.Load(), byX
 	switch {
@@ -102,8 +103,9 @@ type source struct {
 	crowd     crowd
 }
 
-// behind returns a function that reads the client's address behind trusted proxies. read reads the
-// headers of a trusted peer's request. It returns an invalid address if they name no client.
+// behind returns a function that reads the client's address behind trusted proxies. The argument
+// read reads the headers of a trusted peer's request. It returns an invalid address if they name no
+// client.
 func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func(*http.Request) (netip.Addr, error) {
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)

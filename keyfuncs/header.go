@@ -102,8 +102,8 @@ func basicAuthUser(r *http.Request) (string, error) {
 	return "", errNoBasicAuth
 }
 
-// headerName returns name in the form that an http.Header has as its key. It panics if no request
-// can have such a header.
+// headerName returns name in the form that an http.Header has as its key. It panics if no
+// http.Header of a request can have such a key.
 func headerName(maker, name string) string {
 	if !isToken(name) {
 		panic(fmt.Sprintf(`keyfuncs: %s(%q): that is not a header's name; use one such as "X-User-ID"`, maker, name))

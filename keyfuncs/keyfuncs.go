@@ -16,8 +16,8 @@ type Func = func(*http.Request) (string, error)
 
 // A UserOf reads the user who acts from a request of type C, such as *http.Request or *gin.Context.
 // An ActionOf reads the action. The two types differ, so a program that passes Action(...) as the
-// user, or Header(...) as the action, does not compile. A function that you write can be passed as
-// either.
+// user, or Header(...) as the action, does not compile. A function that you declare, or that
+// [First] or [Join] returns, can be passed as either.
 type (
 	UserOf[C any]   func(C) (string, error)
 	ActionOf[C any] func(C) (string, error)

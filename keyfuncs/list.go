@@ -67,9 +67,10 @@ func (l *list) last(line string) (node string, comma int, ok bool) {
 }
 
 // lastElement is last for Forwarded, whose elements look like for="[2001:db8::1]:80";proto=https.
-// If the element has no address, ok is false. lastElement starts at the end of the line, which a
-// proxy has written. So an open quote in an earlier element, which a client has sent, does not
-// matter. Quotes are optional, because many proxies omit quotes that the standard requires.
+// If the element has no for=, or is malformed, ok is false. lastElement starts at the end of the
+// line, which a proxy has written. So an open quote in an earlier element, which a client has sent,
+// does not matter. Quotes are optional, because many proxies omit quotes that the standard
+// requires.
 func lastElement(line string) (node string, comma int, ok bool) {
 	found := false
 	for s := line; ; s = s[:len(s)-1] {

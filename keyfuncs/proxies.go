@@ -24,8 +24,8 @@ var UnixSocket = netip.PrefixFrom(netip.IPv6Unspecified(), 128)
 // prefixes that a CDN publishes. The zero value trusts no peer. A Proxies must not be copied.
 type Proxies struct{ trust atomic.Pointer[trust] }
 
-// Set replaces the trusted prefixes. If there are none, or if one is invalid or trusts every peer,
-// as 0.0.0.0/0 does, Set returns an error and keeps the previous prefixes.
+// Set replaces the trusted prefixes. If there are none, or if one is invalid or contains all of
+// IPv4 or IPv6, such as 0.0.0.0/0, Set returns an error and keeps the previous prefixes.
 func (p *Proxies) Set(trusted ...netip.Prefix) error {
 	return p.set("Proxies.Set", trusted)
 }

@@ -1,6 +1,6 @@
 package keyfuncs
 
-// Warnings about a setup that looks wrong and causes no error. Each is logged once.
+// Warnings about a setup that looks wrong. Each is logged once.
 
 import (
 	"log/slog"

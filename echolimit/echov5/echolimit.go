@@ -43,6 +43,7 @@ import (
 
 // A KeyFunc returns a key of a request: the user who acts, or the action. If the request has no
 // key, the error is keyfuncs.ErrNoKey. If the key cannot be read, the error is keyfuncs.ErrBadKey.
+// Both are answered 400, and any other error is answered 500.
 type KeyFunc = func(*echo.Context) (string, error)
 
 // From makes a KeyFunc of f. It panics if f is nil, or if f is keyfuncs.Route, which does not know
@@ -51,7 +52,7 @@ func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads a value from the context. An earlier middleware has stored the
 // value, a string or an integer, with c.Set. If there is no value, or it is "", the error is
-// keyfuncs.ErrNoKey.
+// keyfuncs.ErrNoKey. A value of another type is answered 500.
 func Value(key string) keyfuncs.UserOf[*echo.Context] {
 	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c *echo.Context) any { return c.Get(key) })
 }
@@ -60,8 +61,9 @@ func Value(key string) keyfuncs.UserOf[*echo.Context] {
 func Action(name string) keyfuncs.ActionOf[*echo.Context] { return gate.Action[*echo.Context](name) }
 
 // PerIP makes middleware that limits each client address to max requests in any interval of length
-// period. If you mount one such middleware on several routes, their requests count together. PerIP
-// is [Limit] with a core.SlidingWindow, on a memorystore of its own.
+// period. All IPv6 addresses of a /64 count as one. If you mount one such middleware on several
+// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow, on a
+// memorystore of its own.
 //
 //	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute))
 //
@@ -100,7 +102,8 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action ke
 type Config gate.Config[*echo.Context]
 
 // Limit makes middleware with the settings of cfg. It panics for the reasons of the function
-// [Limit]. It also panics if two fields of cfg exclude each other, or if a field is out of bounds.
+// [Limit]. It also panics if two fields of cfg exclude each other, if a field is out of bounds, or
+// if the limiter's store cannot do what cfg needs, such as OnlyFailures.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfuncs.ActionOf[*echo.Context]) echo.MiddlewareFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
@@ -113,7 +116,7 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfu
 }
 
 // LimitAll makes middleware that asks several subjects about each request. The request passes if
-// all of them allow it: see nethttp.LimitAll.
+// all of them allow it. nethttp.LimitAll says more, such as when LimitAll panics.
 func LimitAll(subjects ...gate.Subject[*echo.Context]) echo.MiddlewareFunc {
 	return Config{}.LimitAll(subjects...)
 }
