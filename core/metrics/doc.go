@@ -21,9 +21,9 @@
 // is asked about one subject after the other, each answer is a decision, even if its charge is
 // given back.
 //
-// These are not counted: Peek, Status, a cost of 0, Surcharge, Refund, Settle, Reset and Ban, and a
-// call that has no decision because its caller canceled its context, or because its deadline ended
-// while it waited for its turn.
+// These are not counted: Peek, Status, a cost of 0, Surcharge, Refund, Settle, Release, Renew,
+// Reset, Ban and Unban, and a call that has no decision because its caller canceled its context, or
+// because its deadline ended while it waited for its turn.
 //
 // # Labels
 //
@@ -35,8 +35,8 @@
 //	outcome   allowed, limited, in-flight, banned, full, shadowed, error
 //	source    store, fallback, cache, lease; none if FailOpen or Shadow let it pass, or for an error
 //
-// The limit is the binding limit if the action was allowed, "ban" or "*:ban" if its user is banned,
-// the shadow limit for the outcome shadowed, and the limiter's first limit for an error.
+// For the outcomes allowed, limited, in-flight and full, the limit is the binding limit. For banned
+// it is "ban" or "*:ban", for shadowed the shadow limit, and for an error the limiter's first limit.
 //
 // No label holds a user, unless Options.ExportRefused is set. A Metrics keeps at most 1,000 pairs
 // of action and limit; see [Options]. If there are more, the log says so once:
@@ -71,7 +71,7 @@
 //
 // # What it costs
 //
-// Watch makes no allocation, except for a new pair of action and limit, and for a refused user who
-// is new in the list. The list takes 40 to 150 ns of a refusal, and no time of an allowed action.
-// Decisions by a bare memorystore are not timed.
+// For most decisions Watch makes no allocation. A new pair of action and limit, a refused user who
+// is new in the list, and a call of Wait allocate. The list takes 40 to 150 ns of a refusal, and no
+// time of an allowed action. Decisions by a bare memorystore are not timed.
 package metrics

@@ -73,8 +73,8 @@ func (h *histogram) add(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// snapshot returns the counts. The Count of the result is the sum of its buckets, even if add runs
-// at the same time.
+// snapshot returns the counts. The Count of the result is the sum of its Exponential buckets, even
+// if add runs at the same time.
 func (h *histogram) snapshot() Histogram {
 	s := Histogram{Sum: time.Duration(h.sum.Load()), Exponential: map[int]int64{}}
 	for i, c := range h.cells {

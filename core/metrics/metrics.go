@@ -30,7 +30,7 @@ type Options struct {
 
 	// ShowUsers shows the names of users in MostRefused, in the metrics of ExportRefused, and in
 	// OnDecision. By default, MostRefused and ExportRefused show a hash instead of the name, and
-	// OnDecision shows no user.
+	// OnDecision shows no user. For exceptions see [Metrics.MostRefused].
 	ShowUsers bool
 
 	// HashKey is the secret key of the hashes, of at least 16 bytes. Nil means a random key. If all
@@ -107,7 +107,7 @@ type Decision struct {
 	Action, Limit, Outcome, Source string
 
 	Passes     bool          // true for the outcomes allowed and shadowed
-	RetryAfter time.Duration // 0 if the action passes or Err is not nil
+	RetryAfter time.Duration // as in core.Decision; 0 if the action passes or Err is not nil
 	Err        error         // not nil for the outcome error only
 }
 

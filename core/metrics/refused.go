@@ -27,7 +27,7 @@ type RefusedUser struct {
 	User    string `json:"user"`
 	Hashed  bool   `json:"hashed,omitempty"` // User is a hash
 	Refused uint64 `json:"refused"`
-	Over    uint64 `json:"over,omitempty"` // 0 if at most 1,000 users are refused
+	Over    uint64 `json:"over,omitempty"` // from MostRefused it is 0 if at most 1,000 users were refused
 
 	// These describe the last refusal.
 	Action string    `json:"action"`
@@ -42,8 +42,9 @@ type RefusedUser struct {
 // invalid UTF-8.
 //
 // A Metrics keeps up to 1,000 users for each sixth of the window, in at most 4 MB. If more users
-// are refused, the numbers are estimates: Over is at most a thousandth of all refusals, and each
-// user with more than a thousandth of all refusals is in the list. The algorithm is Space-Saving:
+// are refused, the numbers are estimates: Over is at most a thousandth of all refusals. Before the
+// list is cut to n users, each user with more than a thousandth of all refusals is in it. The
+// algorithm is Space-Saving:
 // Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data
 // Streams", 2005.
 func (m *Metrics) MostRefused(n int) RefusedUsers {

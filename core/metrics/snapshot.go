@@ -10,12 +10,11 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A Snapshot is everything that a [Metrics] has counted. Decisions, Near and Waiting are sorted by
-// their labels.
+// A Snapshot has the counts of a [Metrics]. Decisions, Near and Waiting are sorted by their labels.
 type Snapshot struct {
 	Decisions []Decisions
 	Near      []Near
-	Store     Histogram // how long the stores took to answer; a memorystore is not timed
+	Store     Histogram // how long the stores took to decide; errors, and decisions of a memorystore, are not timed
 	Down      bool      // a store is down
 	Waiting   []Waiting // calls of Wait in progress, and requests that the middleware holds
 	Wait      Histogram // how long those calls took

@@ -86,7 +86,8 @@ func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, r *co
 	return d, r, err
 }
 
-// judge counts failures in a row. A decision of the store ends the row.
+// judge counts failures in a row. A decision of the store ends the row. A canceled call and
+// core.ErrKey do not count.
 func (w *watch) judge(ctx context.Context, d *core.Decision, err error) {
 	switch {
 	case err == nil:

@@ -22,8 +22,9 @@ type Change struct {
 	Plan   string `json:"plan,omitempty"`
 	Action string `json:"action,omitempty"`
 
-	// From and To are the old and the new value, written as in the document. Several limits are
-	// joined by " and ". From is empty if there was no value before, and To if there is none now.
+	// From and To are the old and the new value. Limits are in the form of core.Limit.String, with
+	// the document's {zone} and {day}. Several limits are joined by " and ". A ban policy is
+	// described in words. From is empty if there was no value before, and To if there is none now.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 
@@ -33,7 +34,8 @@ type Change struct {
 
 	// Anew lists the limits of To that start with empty counts, because no limit of From has the
 	// same state. For example, the period of a window, its zone, or the numbers of a funnel have
-	// changed. Each user can then spend the full quota of these limits once more.
+	// changed. Each user can then spend the full quota of these limits once more. Anew leaves out
+	// actions that had or have no limits, or the limit Nothing.
 	Anew string `json:"anew,omitempty"`
 }
 
@@ -47,8 +49,8 @@ const (
 	WhatZones   = "zones"   // the time zones of users whom a document names: Users
 )
 
-// String describes the change in one line. It quotes a name that has characters that a terminal
-// would not print.
+// String describes the change in one line. It quotes a name or value that has characters that a
+// terminal would not print.
 func (c Change) String() string {
 	var b strings.Builder
 	switch c.What {
@@ -221,7 +223,7 @@ func anewInPlan(from, to *plan) string {
 }
 
 // compareUsers counts the users whose plan has changed, for each pair of an old and a new plan, and
-// the users whose zone has changed. It looks only at users whom a document names.
+// the users whose zone has changed. It looks only at users whom at least one document names.
 func compareUsers(from, to *generation) (changes []Change) {
 	type move struct{ from, to string }
 	moves := map[move]int{}

@@ -45,10 +45,12 @@
 // The fields users and zones may be left out. A plan has these fields:
 //
 //	limits   for each action one or several limits, as core.ParseLimit reads them; "*" stands for all
-//	         actions that are not named. All limits of an action must agree before it passes
+//	         actions that are not named. An action passes if all of its limits have room, apart
+//	         from shadow limits
 //	ban      a core.BanPolicy for all of these actions: refusals, within, bans, forgetAfter and
 //	         perUser. With {} users are banned by hand only
-//	zone     the time zone that replaces {zone} in a limit; UTC if it is left out
+//	zone     the time zone that replaces {zone} for users who have no other zone; UTC if it is left
+//	         out
 //
 // CalendarWindow(100, month.from({day}), {zone}) is a month that begins on the day on which the
 // customer has paid: Customer.Day.
@@ -63,7 +65,7 @@
 // The user and the action are those of the middleware. If action is keyfuncs.Route, the action is a
 // method and a route's template, or the pattern if that has no method.
 //
-// A document in YAML or TOML is decoded, and encoded as JSON, before it is given to New. A byte
+// If your document is in YAML or TOML, decode it, encode it as JSON, and pass that to New. A byte
 // order mark in front of a document is ignored.
 //
 // # Which plan a user has
@@ -75,15 +77,16 @@
 //
 // # Errors
 //
-// A document with an error is not put in force. The error is a [*DocumentError] with everything
-// that is wrong:
+// A document with an error is not put in force. The error is a [*DocumentError], which lists up to
+// 100 problems:
 //
 //	plans: line 5, column 20: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
 //	plans: line 9, column 5: plan "pro": "limit" is not a field; the fields are limits, ban, zone
 //
 // Unknown fields, names that are given twice, and limits that the store cannot serve are errors. A
 // document has at most 64 MiB, a million users, 10,000 pairs of a plan and an action, and 16 limits
-// for each pair. Reading stops after 100 errors, or when a document has too many users or pairs.
+// for each pair. Reading stops after 100 errors, or when a document has too many users or pairs. If
+// a document is not valid JSON, only the first error of its JSON is listed.
 //
 // # Changes
 //
@@ -97,8 +100,8 @@
 //	// plan free, reply: SlidingWindow(5, 1m) -> SlidingWindow(3, 1m)
 //	// plan free, like: Funnel(15, Per(30, 1m)) -> Funnel(20, Per(30, 1m)); starts anew: Funnel(20, Per(30, 1m))
 //
-// Windows keep their counts. A limit that starts anew gives each user its full quota once more: see
-// package core, "Plans and changed numbers".
+// If only the quota of a window changes, the window keeps its counts. A limit that starts anew gives
+// each user its full quota once more: see package core, "Plans and changed numbers".
 //
 // The limiters of proposed count on the same store. So their Peek says whether a user would be
 // refused, and charges nothing. The program examples/quota shows that on a page.
@@ -107,13 +110,13 @@
 //
 // # Several replicas
 //
-// All replicas follow one source. A change is in force on all of them within two seconds, as long
-// as requests come. With Redis as the source, write the document with SET:
+// All replicas follow one source. A change is in force on a replica within two seconds, as long as
+// requests come and the source answers. With Redis as the source, write the document with SET:
 //
 //	err = p.Follow(func(ctx context.Context) ([]byte, error) { return rdb.Get(ctx, "plans").Bytes() })
 //
-// Each replica sends one GET a second. If Redis does not answer within half a second, the replica
-// sends another GET. If the source does not answer at all, the last document stays in force. One
+// Each replica with requests sends one GET a second. If Redis does not answer within half a second,
+// the replica sends another GET. If the source does not answer at all, the last document stays. One
 // request waits for 50 ms, and after that none waits until the source answers again. A program that
 // starts during that time uses the document given to New.
 //
@@ -121,9 +124,9 @@
 //
 // # What it costs
 //
-// To pick a limiter takes two or three look-ups in maps and makes no allocation, also while a
-// source is followed. The limiters are made when a document is put in force. Those of other time
-// zones are made when they are first used.
+// To pick a limiter takes a few look-ups in maps and makes no allocation. If a source is followed,
+// the request that calls it, once a second, allocates. The limiters are made when a document is put
+// in force. Those of other time zones and days are made when they are first used.
 //
 // # Codes in the log
 //
@@ -131,7 +134,8 @@
 //	                  first ten changes.
 //	plans-rejected    A document has an error, which says where. Correct it. The line has the
 //	                  document's version. The field in_force is the version of the document that
-//	                  stays in force. Logged once for each document.
+//	                  stays in force. Logged for each call of Update, and once for each document
+//	                  of a source.
 //	plans-not-loaded  The source does not answer, or its file is missing. The document in force
 //	                  stays. Logged once until the source answers again.
 //	plan-unknown      The program gave a user a plan that the document does not have, and the default

@@ -1,6 +1,6 @@
 package plans
 
-// A document compiled to limiters. compile reports all errors of a document at once.
+// A document compiled to limiters. compile reports several errors of a document at once.
 
 import (
 	"cmp"
@@ -211,8 +211,8 @@ func newLimiter(store core.Store, limits []core.Limit, ban *core.BanPolicy) (*co
 // isNothing reports whether a limit refuses every action.
 func isNothing(l core.Limit) bool { return l.Quota() == 0 && !l.IsShadow() }
 
-// legalZone reports whether CalendarWindow accepts a zone. The first condition refuses zones that
-// would change the rest of a limit's text, such as "UTC).PerUser(".
+// legalZone reports whether CalendarWindow accepts a zone. The first condition refuses long zones,
+// and zones that would change the rest of a limit's text, such as "UTC).PerUser(".
 func legalZone(zone string) bool {
 	if len(zone) > maxName || strings.ContainsAny(zone, "(),\"{} \t\r\n") {
 		return false
@@ -245,7 +245,7 @@ func version(document []byte) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// always is a limit that every store accepts.
+// always is a limit that every store of this module accepts.
 var always = core.Funnel(1, core.Every(time.Second))
 
 type compiler struct {
@@ -452,8 +452,8 @@ func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 	return l
 }
 
-// plain returns the text of an error of package core, without the prefixes that the document's
-// error repeats.
+// plain returns the text of an error of package core without the prefixes
+// "core: bad configuration: ", "core: " and "New: ".
 func plain(err error) string {
 	text := strings.TrimPrefix(err.Error(), core.ErrConfig.Error()+": ")
 	return strings.TrimPrefix(strings.TrimPrefix(text, "core: "), "New: ")

@@ -22,9 +22,10 @@ const (
 //
 // The source reads the whole file each time. So it also notices a change that keeps the size and
 // the time of modification. It returns the new content when the file has not changed for half a
-// second, or was last modified more than a minute ago. Until then it returns the previous content,
-// or waits if there is none. So it does not return a half-written file, unless the writer pauses
-// for half a second.
+// second. If the file has another time of modification, of more than a minute ago, the new content
+// counts at once. Until the new content counts, the source returns the previous one, or waits if
+// there is none. So it usually does not return a half-written file. But it may do so if the writer
+// pauses for half a second.
 //
 // To be safe, write the new content to another file in the same folder, and rename that file.
 //

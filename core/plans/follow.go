@@ -17,7 +17,7 @@ const (
 	lookAgain = lookEvery / 2         // after this time a source is called again if it has not returned
 	lookWaits = 50 * time.Millisecond // how long a request waits for a source
 	lookEnds  = 10 * time.Second      // the timeout of a source
-	mostLooks = 12                    // calls at the same time; only a source that ignores its context reaches them
+	mostLooks = 12                    // calls at the same time; a source that ignores its context may reach them
 )
 
 // A follower calls a source. A call is a look.
@@ -44,13 +44,14 @@ type follower struct {
 //	err = p.Follow(plans.File("plans.json"))
 //
 // Requests call load, once a second. A request that calls load waits for it for at most 50 ms. If
-// the previous call took longer, the request does not wait at all. Other requests never wait. If no
-// requests come, nobody calls load, except [Plans.Refresh].
+// the previous call took longer, the request does not wait at all. Other requests do not wait for
+// load. If no requests come, only [Plans.Refresh] calls load.
 //
 // load must be safe for concurrent use, and must not change the bytes that it has returned. Its
-// context ends after 10 s. If load has not returned after half a second, it is called again beside
-// the first call, and then once a second. The result of the call that began last counts, even if an
-// earlier call returns later.
+// context ends after 10 s at the latest. If load has not returned after half a second, the next
+// request calls it again beside the first call, and later requests do so once a second. Of the
+// documents that load returns, the one of the call that began last counts, even if an earlier call
+// returns later.
 //
 // If load returns the same document as before, nothing happens. So a document of [Plans.Update]
 // stays in force until the source returns another document. If load fails, or its document has an

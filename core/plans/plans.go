@@ -106,13 +106,13 @@ type Generation struct {
 func (p *Plans) Generation() Generation { return p.now.Load().shown }
 
 // Rejected returns how often a document was not put in force because of an error. If p follows a
-// source, a broken document counts once, even if the source returns it again. Failures of the
-// source in a row count once too.
+// source, a broken document counts once, even if the source returns it several times in a row.
+// Failures of the source in a row count once too.
 func (p *Plans) Rejected() uint64 { return p.rejected.Load() }
 
 // A Customer is what the program knows about a user. All fields are optional.
 type Customer struct {
-	Plan string // counts if the document does not name the user; if empty, the user has the default plan
+	Plan string // counts if the document does not name the user; if empty or not in the document, the user has the default plan
 
 	// Zone is the user's time zone, for limits with {zone}. It counts if the document names no zone
 	// for the user. If it is empty, the plan's zone counts. Spell it as in the time zone database:

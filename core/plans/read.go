@@ -19,10 +19,10 @@ import (
 )
 
 // A DocumentError lists the errors of a document. It matches [core.ErrConfig]. It contains names of
-// plans and actions, and values, but no names of users.
+// plans, actions and fields, and values, but no names of users from the fields users and zones.
 type DocumentError struct {
 	Problems []Problem // from 1 to 100, sorted by position
-	More     bool      // reading stopped after the last problem, so there may be more
+	More     bool      // reading stopped before the end of the document, so there may be more
 }
 
 // A Problem is one error of a document. Line and Column are its position. They count from 1, and
@@ -50,8 +50,8 @@ func (e *DocumentError) Is(target error) bool { return target == core.ErrConfig 
 
 const mostProblems = 100
 
-// A reader reads a document whose JSON is valid. It goes on after a problem, so that it finds all
-// of them. It stops at mostProblems, or if the document exceeds a bound.
+// A reader reads a document whose JSON is valid. It goes on after a problem, so that it finds
+// several. It stops at mostProblems, or if the document has too many users or limiters.
 type reader struct {
 	text     []byte
 	at       int // the position of the next byte

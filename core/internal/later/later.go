@@ -1,5 +1,6 @@
-// Package later releases slots of InFlight in the background: it tries again until it succeeds. A
-// slot that it cannot release becomes free when its lease ends.
+// Package later releases slots of InFlight in the background. It tries again until it succeeds, or
+// the lease ends. If it does not find the slots, it stops after about a minute. A slot that it
+// cannot release becomes free when its lease ends.
 package later
 
 import (
@@ -37,8 +38,8 @@ func (try Try) from(lease time.Duration) *tries {
 }
 
 // tries are the tries to release some slots. If the slots are not found, they may not have been
-// taken yet, so each pause is twice as long as the one before. If the store fails, the pauses stay
-// at about a second.
+// taken yet, so each pause is twice as long as the one before. If the store fails, the pauses grow
+// only up to a second.
 type tries struct {
 	try   Try
 	pause time.Duration // after the next try

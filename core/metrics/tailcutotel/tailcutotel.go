@@ -5,7 +5,7 @@
 //	err := tailcutotel.Register(m, otel.GetMeterProvider())
 //
 // The instruments are observable, so they are read only when metrics are collected. Package metrics
-// explains the attributes.
+// explains the attributes of these instruments.
 //
 //	tailcut.decisions.total{action,limit,outcome,source}  counter, {decision}
 //	tailcut.near.total{action,limit}                      counter, {decision}: near misses of shadow limits
@@ -25,7 +25,8 @@
 // The SDK exports at most 2,000 sets of attributes per instrument. It adds up all further sets under
 // the attribute otel.metric.overflow. A pair of an action and a limit needs a set for each outcome
 // and source that occurs, so 1,000 pairs may need more than 2,000 sets. If so, give the provider
-// sdkmetric.WithCardinalityLimit(20_000), which is enough for the default of [metrics.Options].MaxPairs.
+// sdkmetric.WithCardinalityLimit(20_000), which usually is enough for the default of
+// [metrics.Options].MaxPairs.
 //
 // Decisions and errors also set attributes of the span in the context, if the span records:
 //
