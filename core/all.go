@@ -18,11 +18,11 @@ import (
 //
 //	d, err := core.All(ctx, perUser.For("alice", "post"), perOrg.For("7", "org-post"))
 //
-// If both subjects had the same action, user 7 and organization 7 would share counts and bans.
+// If both subjects had the same action, user 7 and organization 7 could share counts and bans.
 //
 //   - Decision.Subject is the index of the subject that the decision is about.
 //   - A subject that refuses records its refusal as [Limiter.Allow] does, also for its [BanPolicy].
-//     The other subjects record nothing. If the cost of a subject can never pass, no subject
+//     Subjects with room record nothing. If the cost of a subject can never pass, no subject
 //     records a refusal.
 //   - If one of the limiters is [Refundable], [Limiter.Refund] of any of the limiters gives back
 //     the charges of all subjects.
@@ -30,9 +30,10 @@ import (
 //     state. Otherwise the error matches [ErrConfig]. The other errors are those of
 //     [Limiter.AllowN].
 //
-// In process, and on one Redis server, the decision is one atomic step. On a Cluster the subjects
-// may be on different servers. With redisstore.Options.Tag a user and their organization are on one
-// server. If the store cannot decide about all subjects in one step, All takes these steps:
+// With a memorystore, and on one Redis server, the decision is one atomic step. Only subjects with
+// a cost of 0 are asked before it. On a Cluster the subjects may be on different servers. With
+// redisstore.Options.Tag a user and their organization are on one server. If the store cannot
+// decide about all subjects in one step, All takes these steps:
 //  1. It peeks at all subjects. If one refuses, that refusal is recorded, and nothing is charged.
 //  2. If all have room, All charges one after the other. It begins with the subject that has the
 //     least room.

@@ -11,6 +11,7 @@ import (
 )
 
 // Allow reports whether user may do action now. If the action is allowed, Allow charges one unit.
+// With [OnlyFailures] it takes only a slot.
 //
 // If Allow returns an error, there is no decision. The error is [ErrNoUser], [ErrNoAction], the
 // error of ctx if ctx was done, or the store's error. If the limiter is zero or ctx is nil, the
@@ -28,7 +29,7 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 //   - If n is above the quota of a limit that is enforced, the action is refused, RetryAfter is
 //     [Never], and nothing is written.
 //   - If n is 0, only a ban refuses the action. The numbers are those of [Limiter.Peek]. If Peek
-//     would refuse, RetryAfter is 0 and Reason is empty instead.
+//     would refuse for another reason than a ban, RetryAfter is 0 and Reason is empty instead.
 //   - If n is negative, the error is [ErrCost].
 //   - If n is above 1,000,000 and within the quota of a [MovingWindow], the error matches
 //     [ErrCost], because writing so many units would delay all users.
@@ -176,8 +177,8 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decisi
 }
 
 // Surcharge charges up to n units for an action that has already happened, such as a login attempt
-// with a wrong password. No limit and no [BanPolicy] refuses it. It returns the numbers after the
-// charge.
+// with a wrong password. No limit and no [BanPolicy] refuses it. It takes no slot of [InFlight]. It
+// returns the numbers after the charge.
 //
 // If a limit has room for less than n units, Surcharge fills the limit up, to the last fraction of
 // a unit. It does not extend a full ElasticWindow, and records nothing in a full SlidingWindow with

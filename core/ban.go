@@ -26,18 +26,20 @@ import (
 //
 // A store decides the policy and the limits in one atomic step. A banned user is refused with
 // [ReasonBanned]. The attempts of a banned user are charged to no limit, and do not lengthen the
-// ban. An attempt counts as one refusal, whatever its cost. These do not count as refusals: a Peek,
-// an action whose cost can never pass, and a call of Wait whose action passes in the end.
+// ban. A [Limiter.Surcharge] or [Limiter.Settle] still charges. A refused attempt counts as one
+// refusal, whatever its cost. Some calls do not count, such as a Peek, a refusal by [InFlight]
+// alone, an action whose cost can never pass, and a call of Wait whose action passes in the end.
 //
 // Refusals and bans belong to a user and an action, or only to a user if PerUser is set. All
-// limiters on a store share them, and each limiter applies its own policy to them. This has
-// consequences:
+// limiters on a store whose policies have the same PerUser share them, and each limiter applies its
+// own policy to them. This has consequences:
 //
 //   - If one limiter limits IDs and another limits addresses, give them different actions, because
 //     an ID can look like an address.
 //   - If another limiter has a shorter Within or ForgetAfter, the refusals and bans may be
 //     forgotten as early as that limiter says.
-//   - A full memorystore may forget the refusals of a user who is not banned at that time.
+//   - A full memorystore may forget the refusals and past bans of a user who is not banned at that
+//     time.
 type BanPolicy struct {
 	// Refusals is the number of refusals that lead to a ban, from 1 to 100. They must happen within
 	// the time Within, which is from 1 ms to 365 days. A refusal counts until just before Within
@@ -131,10 +133,10 @@ var errNotBanned = errors.New("core: the store has not kept the ban: it is full,
 //	calls, err := calls.With(core.BanPolicy{})
 //	err = calls.Ban(ctx, "our-account", "github", retryAfter) // GitHub has answered 429
 //
-// Each limiter on the store that has such a policy then refuses the user and action, and
-// [Limiter.Wait] waits until the ban ends. A limiter without a policy ignores bans: one more key
-// would cost a quarter more of Redis's time for each decision, and would make calls fail while a
-// Cluster moves the slot.
+// Each limiter on the store that has a policy with the same PerUser then refuses the user and
+// action, and [Limiter.Wait] waits until the ban ends. A limiter without a policy ignores bans: one
+// more key would cost a quarter more of Redis's time for each decision, and would make calls fail
+// while a Cluster moves the slot.
 //
 // Ban replaces the present ban, if there is one. It does not count as a ban of the policy. If
 // BanPolicy.PerUser is set, the ban holds for all actions, whichever action is given.

@@ -20,8 +20,9 @@ import (
 // timeout. If a probe gets an answer, the breaker closes. It needs no timer and no goroutine,
 // because each call compares instants.
 //
-// A client may choose when its call ends. So if the caller ends a call within fairTime, the call
-// says nothing about the store. For the same reason a probe does not end when its caller does.
+// A client may choose when its call ends. So a call says nothing about the store if the caller
+// cancels it, or if its deadline ends and gave the store less than fairTime. For the same reason a
+// probe does not end when its caller does, but after fairTime.
 //
 // If the store is a [Partitioned], such as a cluster, each part of it has a circuit of its own.
 //
@@ -134,7 +135,8 @@ func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 }
 
 // ask asks the store, if admit allows it. ok is false if the store has no answer. Otherwise the
-// results are a decision, or the error of a caller that has canceled.
+// results are a decision, or an error because the caller has canceled or came with a context that
+// had ended.
 func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, ok bool, err error) {
 	if err := caller.Err(); err != nil {
 		return d, nil, true, err

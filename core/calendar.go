@@ -30,8 +30,8 @@ const calendarUnits = "minute, hour, day, week, month, year"
 
 // From returns a month that begins on a day from 1 to 31, such as the day on which a customer has
 // paid. If a month has no such day, the period begins on the last day of that month. For example,
-// with [Month].From(31) a period begins on April 30. Month.From(1) is Month. If u is not Month,
-// [New] refuses the limit.
+// with [Month].From(31) a period begins on April 30. Month.From(1) is Month. If u is not Month, or
+// day is not from 1 to 31, [New] refuses the limit.
 func (u CalendarUnit) From(day int) CalendarUnit {
 	if u == Month && day == 1 {
 		return u
@@ -61,17 +61,17 @@ func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 // 1,000,000,000.
 //
 //   - Zone: loc is from [time.LoadLocation], or nil for UTC. LoadLocation needs the time zone
-//     database. If a machine may have none, import _ "time/tzdata". [New] refuses [time.Local] and
-//     a [time.FixedZone], because other processes cannot load them by name. It also refuses a name
-//     that is not spelled as in the database, such as Asia//Shanghai. For a constant offset use a
-//     zone such as Etc/GMT+5, which is five hours behind UTC.
+//     database. If a machine may have none, import _ "time/tzdata". [New] refuses [time.Local], and
+//     a [time.FixedZone] that is not the same as a zone of the database, because other processes
+//     cannot load them by name. It also refuses other spellings, such as Asia//Shanghai. For a
+//     constant offset use a zone such as Etc/GMT+5, which is five hours behind UTC.
 //   - Billing day: Month.From(17) begins on the 17th. See [CalendarUnit.From].
 //   - A zone or day for each customer: [PerKey] makes the limiters, and the middleware's
 //     Config.Limiter picks the limiter of a request. Package plans does both. If a customer's zone
 //     or day changes, the customer's count starts anew. So do not let customers change it at will.
 //   - Boundaries: a day, week, month or year begins at the first instant at which the local date is
-//     its first date or later. A day may have 23 or 25 hours. Minutes and hours follow the local
-//     clock. If the clock repeats an hour, the count starts anew for the repeated hour.
+//     its first date or later. A day may have 23 or 25 hours, for example. Minutes and hours follow
+//     the local clock. If the clock repeats an hour, the count starts anew for the repeated hour.
 //   - Clock: the store's clock counts. If its time of day steps back over a boundary by more than a
 //     second, the count of the period after the boundary starts anew.
 //   - Different time zone databases: two processes may have different boundaries for a period. At

@@ -9,8 +9,8 @@ import (
 )
 
 // A Charge and its methods are for authors of stores. A Charge asks the store to charge Cost to all
-// limits of a limiter, for User and Action, if the limits have room. The charges of one limiter
-// share [Terms].
+// limits of a limiter, for User and Action, if the limits have room. [Terms].Ask may ask for
+// something else, such as a Peek.
 type Charge struct {
 	User, Action string // a limit with PerUser ignores the action
 	Cost         int64  // units, at least 1
@@ -25,9 +25,10 @@ type Charge struct {
 //	terms.Ahead = 0
 //	c.Terms = &terms
 type Terms struct {
-	// Limits are the enforced limits, then the shadow limits, then the limit of the ban policy. The
-	// charges of one limiter share the slice. Only a [Limiter.Surcharge] leaves out the ban
-	// policy's limit.
+	// Limits are the enforced limits, then the shadow limits, then the limit of the ban policy.
+	// Most charges of one limiter share the slice. A [Limiter.Surcharge] leaves out the ban
+	// policy's limit. A [Limiter.Settle] has only the limits that it charges, and a [Limiter.Ban]
+	// only the ban policy's.
 	//
 	// A store may keep the slice and recognise it by its address: see [SameLimits]. So the elements
 	// must not be changed. A decorator that changes a limit makes a new slice, and uses the same
@@ -81,7 +82,8 @@ func (c *Charge) Parts() iter.Seq2[int, Part] {
 }
 
 // Writes reports whether the charge may change a state. A Peek may not. A charge that needs room
-// may not if its cost is above the quota of an enforced limit, because it is refused with [Never].
+// may not if the cost of a subject is above the quota of one of its enforced limits, because it is
+// refused with [Never].
 func (c *Charge) Writes() bool {
 	if !c.Mode.NeedsRoom() {
 		return c.Mode != machine.ModePeek
@@ -106,7 +108,7 @@ func aboveQuota(limits []Limit, cost int64) bool {
 
 // Check brings the entries to the instant now, in microseconds on the store's clock. There is one
 // entry for each limit, in the order of the limits. The result passes is true if all enforced
-// limits have room.
+// limits have room and no ban holds.
 func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	passes = true
 	limits, cost := c.Limits, c.Cost
@@ -127,11 +129,13 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 // is the result of Check. The Decision at d must be zero. If the charge asks for a receipt, Commit
 // returns a [Record].
 //
-//   - If the charge passes, all enforced limits are charged. The shadow limits are charged if all
-//     of them have room.
+//   - If the charge passes, and is no Peek, it is charged to all enforced limits. It is charged to
+//     the shadow limits of a subject if all of them have room. A rule with Failures is charged only
+//     by a Surcharge or a Settle.
 //   - If the charge does not pass, each limit that has no room and records refusals records this
-//     one, unless the mode is [machine.ModePatient]. A ban policy records only refusals by the
-//     limits of its own subject.
+//     one, unless the mode is [machine.ModePatient], the user is banned, or the cost can never
+//     pass. A ban policy records only refusals by the limits of its own subject, and not those by
+//     InFlight alone.
 //
 // After Commit, the store must write the states of the entries marked Dirty. If the charge does not
 // write, no entry is marked: see [Charge.Writes].

@@ -10,8 +10,8 @@ import (
 )
 
 // Never is the RetryAfter of an action that can never pass, because its cost is above the quota of
-// a limit. With [Divide] the cost may be above the quota of the share only. Then the action may
-// pass when the store with the whole limit answers again.
+// an enforced limit. With [Divide] the cost may be above the quota of the share only. Then the
+// action may pass when the store with the whole limit answers again.
 const Never = time.Duration(math.MaxInt64)
 
 // A Decision is a limiter's answer.
@@ -28,24 +28,23 @@ type Decision struct {
 	// several limits, it is the lowest of their numbers.
 	Remaining int
 
-	// RetryAfter is 0 if the action is allowed. Otherwise it is the time after which the same cost
-	// passes, if nothing else is charged in that time. A microsecond earlier the cost does not
-	// pass. If the cost can never pass, RetryAfter is [Never].
+	// RetryAfter is 0 if the action is allowed, and [Never] if its cost can never pass. Otherwise it
+	// is the time after which the same cost passes, if nothing is charged or given back in that
+	// time. A microsecond earlier the cost does not pass.
 	//
-	// If Reason is [ReasonInFlight], RetryAfter is the time until a lease ends. A slot that is
-	// released is free sooner. If another limit refuses too, RetryAfter is that of the other limit,
+	// If Reason is [ReasonInFlight], RetryAfter is the time until enough leases end. Slots that are
+	// released are free sooner. If another limit refuses too, RetryAfter is that of the other limit,
 	// even if the slots are taken for longer.
 	//
-	// RetryAfter can be too long in these cases:
+	// RetryAfter can be too long in cases such as these:
 	//   - The clock has stepped back, or the time of day was set.
 	//   - Reason is [ReasonFull], or Source is [SourceCache].
+	//   - Source is [SourceLease]. The process may then ask Redis again after RetryAfter.
 	//   - The decision is that of a Peek, and its limiter has a smaller max than another limiter
 	//     that shares the window.
-	//   - Source is [SourceLease]. RetryAfter is then the time until the process may ask Redis
-	//     again, usually at most 27.5 ms, or what is left of the time that Redis has named.
 	//
-	// RetryAfter can be too short if the cost is above the Initial of a bucket, and the bucket is
-	// forgotten in the meantime.
+	// RetryAfter can be too short, for example if the cost is above the Initial of a bucket, and the
+	// bucket is forgotten in the meantime.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the binding limit has its full quota again. For a bucket that
@@ -54,7 +53,8 @@ type Decision struct {
 
 	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter describe:
 	//   - If limits refuse, it is the one with the longest RetryAfter among those that refuse. An
-	//     InFlight binds only if no other limit refuses, or if the cost is above its quota.
+	//     InFlight that refuses binds only if no other limit refuses, or if the cost is above its
+	//     quota.
 	//   - If all limits allow, it is the one with the least Remaining.
 	//
 	// If two limits are equal in this, the one with the longer ResetAfter binds. If they are equal
@@ -63,16 +63,17 @@ type Decision struct {
 	// During a ban, RetryAfter and ResetAfter are at least the time until the ban ends.
 	Binding int
 
-	// Reason says why an action was refused, or, for a shadow limit, why it would have been.
+	// Reason says why an action was refused. For an allowed action it is ReasonShadowed, ReasonNear
+	// or empty.
 	Reason Reason
 
 	// Shadow is the index, from 0, of the shadow limit that Reason is about, if Reason is
 	// ReasonShadowed or ReasonNear. The shadow limits are counted after the enforced ones. In all
-	// other cases, also with the store [Shadow], the index is 0.
+	// other cases the index is 0, also if the store [Shadow] has allowed a refused action.
 	Shadow int
 
-	// BanLevel is the number of bans in a row that a [BanPolicy] has given to the user, the present
-	// ban included.
+	// BanLevel is the number of bans in a row that a [BanPolicy] has given to the user. The present
+	// ban counts too, unless it is one of [Limiter.Ban].
 	BanLevel int
 
 	// Subject is the index, from 0, of the subject of [All] that the decision is about. If subjects
@@ -118,7 +119,7 @@ const (
 	ReasonBanned   Reason = "banned"    // by a BanPolicy or by Ban
 	ReasonInFlight Reason = "in-flight" // InFlight has no free slot; one may be released at any moment
 	ReasonFull     Reason = "full"      // the store has no room for another key: see memorystore.Options
-	ReasonShadowed Reason = "shadowed"  // allowed; a shadow limit would have refused it
+	ReasonShadowed Reason = "shadowed"  // allowed; a shadow limit, or the store inside Shadow, would have refused it
 	ReasonNear     Reason = "near"      // allowed; a shadow limit has at most a fifth left
 )
 

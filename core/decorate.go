@@ -14,21 +14,22 @@ import (
 )
 
 // FailOpen returns a store that asks store, and allows an action if store has no answer. Such a
-// decision has the first limit's full quota and [SourceNone]. During an outage no user is limited,
-// so use FailOpen if refusing users is worse than not limiting them. [Fallback] avoids both.
+// decision has the first limit's full quota and [SourceNone]. Only an action that costs more than a
+// quota is refused. During an outage no user is limited, so use FailOpen if refusing users is worse
+// than not limiting them. [Fallback] avoids both.
 //
 // When store is asked:
 //
 //   - After three failures in a row, store is not asked any more, so that actions do not wait for
 //     its timeout during an outage. Failures of calls that overlap count as one.
-//   - Every 250 ms, one call asks store all the same, as a probe. If store answers a probe, it
-//     decides again. A probe may take a second, even if its caller leaves earlier.
+//   - About every 250 ms, one call asks store all the same, as a probe. If store answers a probe,
+//     it decides again. A probe may take a second, even if its caller leaves earlier.
 //   - If store consists of several servers, as redisstore on a Cluster does, this holds for each
 //     server. If one server fails, only its users are affected.
 //   - Reset always asks store, and returns its error.
 //
-// The log says once that store fails (code "store-fails"), and once that it answers again
-// ("store-answers"). [Observe] shows it too.
+// In each outage the log says once that store fails (code "store-fails"), and once that it answers
+// again ("store-answers"). [Observe] shows it too.
 //
 // What counts as a failure:
 //
@@ -59,7 +60,7 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, *Record, error
 }
 
 // untouched returns the decision if no store has an answer: allowed, with the first limit's full
-// quota. If the cost is above a quota, the action is refused.
+// quota. If the cost is above a quota, the action is refused, unless it is a Surcharge or a Settle.
 func untouched(c *Charge) (d Decision, r *Record) {
 	n := 0 // the number of limits
 	for i, p := range c.Parts() {
@@ -100,7 +101,7 @@ func (p *Part) whole(mode machine.Mode) Decision {
 // earlier, but never later. A ban in one store does not hold in the other.
 //
 // Pass the shared store first. If the first store always has an answer, as a memorystore has, other
-// is never asked. The log then says so (code "fallback-unused").
+// is never asked. For the stores of this module the log says so (code "fallback-unused").
 func Fallback(store, other Store) Store {
 	if answers(store) {
 		slog.Default().Warn("core: Fallback: the first store always has an answer, so the second is never asked; give the shared store first, as in Fallback(redisstore.New(rdb, nil), memorystore.New(nil))",
@@ -109,8 +110,8 @@ func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
 
-// answers reports whether a store always has an answer. A store in the process does, and so does a
-// store that allows actions without an answer.
+// answers reports whether a store is known to have an answer always. A store in the process does,
+// and so does a store that allows actions without an answer.
 func answers(store Store) bool {
 	switch s := store.(type) {
 	case Sized, *failOpen, *shadow:

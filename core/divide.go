@@ -21,7 +21,7 @@ import (
 //   - A rate is divided exactly. For example, with n = 4, 30 a minute becomes 30 per 4 minutes.
 //   - A max, a capacity and an Initial are divided and rounded up, so the replicas together may
 //     admit up to n-1 more than the limit.
-//   - Periods and a [BanPolicy] are not divided. A share is never leased.
+//   - Periods and a [BanPolicy] are not divided. A share is not leased.
 //   - The Limit, the Remaining and the times of a decision are those of the share.
 //   - The share of a funnel or bucket has a separate state for each n. So if n changes while the
 //     store keeps its states, windows keep their counts, and funnels and buckets start anew.
@@ -29,7 +29,8 @@ import (
 //     even if the limit itself has room for it.
 //
 // [New] refuses a limit if the period of its share's rate, or the time that the share takes to
-// drain or fill, is more than 100 years. Divide panics if n is less than 1.
+// drain or fill, is more than 100 years. Divide panics if store is nil or n is less than 1. If n is
+// 1, it changes no limit.
 func Divide(store Store, n int) Store {
 	if n < 1 {
 		panic(fmt.Sprintf("core: Divide: %d replicas; give 1 or more, as many as there are processes", n))

@@ -59,7 +59,7 @@
 //	FixedWindow     The cheapest. Up to twice max may pass across the boundary of two windows.
 //	CalendarWindow  A quota of each calendar day, month or other period of a time zone. A month may
 //	                begin on the day on which a customer has paid.
-//	ElasticWindow   Every attempt restarts the window, so it ends only after a pause.
+//	ElasticWindow   Attempts restart the window, refused ones too, so it ends only after a pause.
 //	TokenBucket     A burst up to capacity, then the rate. It may start partly full.
 //	Funnel          A burst up to capacity, then the rate. A period may have the sum of both.
 //	Throttle        A Funnel with the arguments of redis-cell's CL.THROTTLE.
@@ -78,9 +78,9 @@
 //
 //	d.Allowed is not read         A refusal is not an error: err is nil, and the action runs.
 //	Peek in place of Allow        Peek charges nothing, so every action passes.
-//	user and action are swapped   In Allow the user comes first. If they are swapped, PerUser limits
-//	                              and bans apply to all users together, and all keys of an action
-//	                              are in one slot of a Cluster.
+//	user and action are swapped   In Allow the user comes first. If they are swapped, limits and
+//	                              bans with PerUser apply to all users together, and all keys of an
+//	                              action are in one slot of a Cluster.
 //	With's result is not used     With returns another limiter. The first limiter does not change.
 //	one action is charged twice   Two calls of Allow charge it, by limiters whose limits have one
 //	                              kind and period. Such limits share a state, so 5 and 100 a minute
@@ -116,31 +116,35 @@
 //
 // # Exactness
 //
-// Times and states are whole microseconds and exact fractions, on the store's own clock. A window
-// is half-open: an action made at t counts while now < t+period. As long as a store keeps its
-// states, a limiter on it admits no more than its limits allow.
+// Times and states are whole microseconds and exact fractions, on the store's own clock. In a
+// SlidingWindow or MovingWindow, an action made at t counts while now < t+period. As long as a
+// store keeps its states, a limiter on it admits no more than its limits allow.
 //
-// RetryAfter is exact: at that instant the action passes if nothing else is charged, and a
-// microsecond earlier it does not. [Decision] lists the exceptions.
+// RetryAfter is exact in most cases: at that instant the action passes if nothing else is charged,
+// and a microsecond earlier it does not. [Decision] lists exceptions.
 //
-// A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Any other refusal
-// writes nothing either, except:
+// A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Most other refusals
+// write nothing either. These are exceptions:
 //
 //   - An ElasticWindow, or a SlidingWindow with CountRefused, records the attempts that it refuses.
 //   - A BanPolicy counts refusals.
 //   - A bucket with Initial is started by an action that costs too much for it.
 //   - If the clock has stepped back, the first action moves a state from the future to now.
+//   - An action may correct the end of a CalendarWindow, or of a bucket with another ForgetAfter.
 //
 // So no user is locked out for longer than one full period, and a second more with redisstore or a
-// CalendarWindow. These can last longer: a ban, an ElasticWindow, a SlidingWindow with
-// CountRefused, a turn that Wait has reserved, and a debt that Settle has left.
+// CalendarWindow. Some things can last longer: a ban, an ElasticWindow, a SlidingWindow with
+// CountRefused, a MovingWindow with Leased, a slot of InFlight that is renewed, a turn that Wait
+// has reserved, and a debt that Settle has left. An action that costs more than a quota never
+// passes.
 //
 // # Plans and changed numbers
 //
 // [Limit] says what identifies a state. If a window's max changes, the window keeps its history, so
 // a change of plan loses nothing. If its period changes, the window starts empty. If a funnel or
-// bucket gets other numbers, it starts with its full quota. So one change of plan gives at most one
-// extra quota. For plans that a user can change at will, use windows of one period.
+// bucket gets other numbers, it starts with its full quota, or with Initial. So one change of plan
+// gives at most one extra quota. For plans that a user can change at will, use windows of one
+// period.
 //
 // [Limiter.Refund] needs the decision, so it cannot give units back next week. Instead give the
 // user a plan of the same windows with a higher max, until the period ends. The windows keep their
@@ -162,8 +166,7 @@
 // The example "Guarantee" does this in ten lines. A request makes two calls of the store.
 //
 // All tenants together then do at most what the common limit and all guarantees allow in sum, and
-// can do so permanently. So use guarantees if the servers can carry more than the common limit. No
-// combination of limits keeps both the guarantees and the exact rate of the common limit.
+// can do so permanently. So use guarantees if the servers can carry more than the common limit.
 //
 // # Costs known at the end
 //
@@ -214,7 +217,7 @@
 // A log line begins with the name of its package, whose documentation lists its codes. Those of
 // this package:
 //
-//	store-fails      Three calls in a row have failed. The message says what happens until the store
+//	store-fails      Three failures in a row. The message says what happens until the store
 //	                 answers: Fallback, FailOpen and Shadow differ.
 //	store-answers    The store answers again, and no call has failed for 5 seconds.
 //	store-falters    Some calls fail, but fewer than three in a row. Logged at most once a minute.
@@ -228,7 +231,7 @@
 //
 // # For authors of stores
 //
-// Only a store or a decorator needs these names: [Store], [Charge], [Terms], [Part], [Record],
+// These names are for stores and decorators: [Store], [Charge], [Terms], [Part], [Record],
 // [SameLimits], [Accepter], [Amender], [Dated], [Joiner], [Partitioned], [Sized], [Leaser],
 // [Breaker], [Unwrapper], [WaitWatcher], [Stores], [ErrKey] and Limit.Rule. [Store] says what a
 // store does: it calls Charge.Check and Charge.Commit on the states that it keeps, or Charge.Answer

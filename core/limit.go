@@ -11,14 +11,15 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Limit is a rule: at most a number of actions in a time. Limits can be compared with ==. Two
+// A Limit is a rule, such as at most five actions in a minute. Limits can be compared with ==. Two
 // limits are equal if they were made by the same calls. The zero Limit is invalid.
 //
 // The constructors do not fail. If a number is out of bounds, or a modifier does not apply to the
-// kind, [New] returns an error that names the value and the bound.
+// kind, [New] returns an error that says what is wrong.
 //
-// For each user and action a store keeps one state of a limit. Limits share the state if they have
-// the same kind, the same name or no name, and the same values of these:
+// For each user and action a store keeps one state of a limit. (See [Limit.PerUser] and [Nothing]
+// for other cases.) Limits share the state if they have the same kind, the same name or no name,
+// and the same values of these:
 //
 //	windows              the period, and the time zone of a CalendarWindow
 //	funnels and buckets  capacity, rate and Initial
@@ -27,8 +28,8 @@ import (
 // [Limit.Leased], [Limit.Shadow] and [Limit.PerUser] make other states too.
 //
 // A window whose max is changed keeps its history. A window whose period is changed has another
-// state, which is empty at first. A funnel or bucket whose numbers are changed has another state
-// too, which begins with the full quota or with Initial.
+// state, which is empty at first. A funnel or bucket whose capacity, rate or Initial is changed has
+// another state too, which begins with the full quota or with Initial.
 type Limit struct {
 	kind     machine.Kind
 	shape    shape
@@ -118,8 +119,9 @@ func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(
 
 var identitySeed = maphash.MakeSeed()
 
-// Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes. Headers and
-// metrics show the name. Two limits that differ only by name have separate states.
+// Named gives the limit a name of 1 to 64 ASCII letters, digits, dots, underscores or dashes. The
+// IETF RateLimit headers, the detail of a problem document and metrics show the name. The
+// X-RateLimit headers do not. Two limits that differ only by name have separate states.
 func (l Limit) Named(name string) Limit {
 	l.mods |= modName
 	l.name = name
@@ -131,8 +133,8 @@ func (l Limit) Named(name string) Limit {
 //   - If an action passes the other limits, and the shadow limit has room, the action is charged to
 //     the shadow limit too. If a limiter has several shadow limits, the action is charged to all of
 //     them or to none.
-//   - Decision.Reason says what the shadow limit would have done: [ReasonShadowed] or [ReasonNear].
-//     Decision.Shadow is its index.
+//   - If an action is allowed, Decision.Reason may be [ReasonShadowed] or [ReasonNear].
+//     Decision.Shadow is then the index of the shadow limit.
 //   - The state is separate from that of the same limit without Shadow.
 //
 // A limiter needs at least one limit without Shadow. For a dry run of a whole limiter use the store
@@ -159,9 +161,9 @@ func (l *Limit) IsPerUser() bool { return l.rule.PerUser }
 // TakesSlots reports whether the limit is an [InFlight], which counts the actions in progress.
 func (l *Limit) TakesSlots() bool { return l.rule.TakesSlots() }
 
-// ResetsAtOnce reports whether the full quota comes back at one instant, when a window ends. That
-// is so for FixedWindow, ElasticWindow and CalendarWindow. The quota of other limits comes back bit
-// by bit.
+// ResetsAtOnce reports whether the full quota comes back at one instant, when a window ends. It
+// returns true for FixedWindow, ElasticWindow, CalendarWindow and Nothing. The quota of other
+// limits may come back bit by bit.
 func (l *Limit) ResetsAtOnce() bool { return l.rule.AtOnce() }
 
 // PeriodAt returns the start and the end of the period of a [CalendarWindow] that t is in. The end
@@ -176,10 +178,11 @@ func (l *Limit) PeriodAt(t time.Time) (start, end time.Time) {
 
 // Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with
 // CountRefused), "moving", "fixed", "elastic", "calendar", "bucket", "funnel" or "inflight". A
-// store also gets the limit of a [BanPolicy], whose kind is "ban".
+// Throttle is a "funnel", and Nothing is "fixed". A store also gets the limit of a [BanPolicy],
+// whose kind is "ban".
 func (l *Limit) Kind() string { return l.kind.String() }
 
-// Quota returns the highest cost that the limit can admit at once: its maximum count or its
+// Quota returns the most units for which the limit can have room: its maximum count or its
 // capacity. [Limit.Leased] reduces the capacity of a funnel or bucket.
 func (l *Limit) Quota() int { return int(l.rule.Max) }
 
@@ -197,9 +200,9 @@ func (l *Limit) Rate() (n int, d time.Duration) { return l.rate.n, l.rate.d }
 // Name returns the name given by [Limit.Named], or "".
 func (l *Limit) Name() string { return l.name }
 
-// Identity returns the name of the limit's state among the states of a user and an action. It
-// consists of the kind, the numbers that identify the state (see [Limit]), and the name given by
-// Named:
+// Identity returns the name of the limit's state among the states of a user and an action. It has
+// the kind, the numbers that identify the state (see [Limit]), and the name given by Named, as in
+// these examples:
 //
 //	sliding:1m
 //	calendar:month:asia/shanghai
@@ -251,7 +254,7 @@ func badIn(what any) badValue {
 	}
 }
 
-// validate returns an error if the limit is invalid. The error names the value and the bound.
+// validate returns an error if the limit is invalid. The error says what is wrong.
 func (l *Limit) validate() error {
 	bad := badIn(l)
 	if l.shape == nil {

@@ -16,8 +16,8 @@ import (
 
 // A Record is for authors of stores. It says what a store has decided about a charge. A store
 // returns a record if [Terms].Receipt is set. [Charge.Commit] and [Charge.Answer] make it. If the
-// action was allowed, the limiter keeps the record, so that the charge can be amended. A store must
-// not return one record twice.
+// store has charged the action, the limiter keeps the record, so that the charge can be amended. A
+// store must not return one record twice.
 type Record struct {
 	Charge                     // the charge that the store has got, which a decorator may have changed
 	At       int64             // the instant of the decision, in microseconds on the store's clock
@@ -27,7 +27,7 @@ type Record struct {
 	admitted bool // the store has allowed the charge and charged it
 
 	// The limiter sets these.
-	spent atomic.Bool // it was refunded or settled
+	spent atomic.Bool // a Refund or Settle has begun
 	slots *takenSlots // nil if the charge has taken no slot
 	next  *Record     // the record of another subject of the decision
 }
@@ -47,12 +47,14 @@ func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
 	return r
 }
 
-// ErrNoReceipt is the error of Refund and Settle if the decision has no receipt: the limiter is not
-// [Refundable], or the store cannot give back charges.
+// ErrNoReceipt is the error of Refund and Settle for an allowed decision without a receipt. For
+// example, the limiter is not [Refundable], or the store cannot give back charges. A Peek, a
+// Surcharge and a cost of 0 have no receipt either. If no store has answered ([SourceNone]), there
+// is no error, because nothing was charged.
 var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")
 
-// ErrLeaseEnded is the error of [Limiter.Renew] if the lease has ended or the slot was released.
-// Another action may have the slot by now.
+// ErrLeaseEnded is the error of [Limiter.Renew] if the store does not have the slot any more, for
+// example because its lease has ended or it was released. Another action may have the slot by now.
 var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and another action may have it; renew sooner, or give InFlight a longer Lease")
 
 // charged reports whether the charge was made to the i-th limit.
@@ -70,8 +72,8 @@ func (r *Record) charged(i int) bool {
 	return true
 }
 
-// Amends reports whether an amendment changes what the charge has taken from the i-th limit. A
-// release or renewal changes only InFlight. A refund changes all other kinds.
+// Amends reports whether an amendment may change what the charge has taken from the i-th limit. A
+// release or renewal changes only InFlight, and a refund only the other kinds.
 func (r *Record) Amends(i int, a machine.Amendment) bool {
 	return r.charged(i) && r.Limits[i].rule.CanAmend(a) && r.Taken(i).Cost > 0
 }
@@ -83,8 +85,9 @@ func (r *Record) Taken(i int) machine.Taken {
 
 // Amend amends the entries at the instant now. There is one entry for each limit, in the order of
 // the limits. The store must write the states of the entries marked Dirty, or delete those that
-// have expired. The store's own Amend returns the result done: after a renewal it is true if the
-// lease had not ended in any enforced InFlight.
+// have expired. The store's own Amend returns done. After a renewal, done is false if the slot was
+// gone from at least one enforced InFlight, for example because its lease had ended. The limiter
+// reads done only after a renewal.
 func (r *Record) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
 	done = true
 	for i := range r.Limits {
@@ -107,7 +110,7 @@ func (r *Record) takeSlots(waiters *slotWaiters) {
 	}
 }
 
-// amend has the store amend the charge. If that changes nothing, it does not ask the store.
+// amend has the store amend the charge. If there is nothing to amend, it does not ask the store.
 func (r *Record) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
 	if !r.amendsAny(a) {
 		return true, nil
@@ -115,7 +118,7 @@ func (r *Record) amend(ctx context.Context, a machine.Amendment) (done bool, err
 	return r.By.Amend(ctx, r, a)
 }
 
-// amendsAny reports whether an amendment changes anything.
+// amendsAny reports whether an amendment may change anything.
 func (r *Record) amendsAny(a machine.Amendment) bool {
 	for i := range r.Limits {
 		if r.Amends(i, a) {
@@ -193,7 +196,7 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 }
 
 // releaseLater tries again to release the slots, in the background, until the longest lease has
-// ended. The leases began the duration ago before now.
+// ended. The argument ago is how long ago the leases began, at least.
 func (r *Record) releaseLater(ctx context.Context, ago time.Duration) {
 	lease := time.Duration(0)
 	for i := range r.Limits {

@@ -12,7 +12,7 @@ import (
 )
 
 // Refundable is an option of [Limiter.With]. [Limiter.Refund] and [Limiter.Settle] can change the
-// charges of the new limiter. Each of its decisions makes one more allocation.
+// charges of the new limiter. Each charge then allocates memory for a receipt.
 //
 //	posts, err := posts.With(core.Refundable{})
 type Refundable struct{}
@@ -33,34 +33,34 @@ func (Refundable) extend(l *Limiter) error {
 //     even if another call has charged them.
 //   - If a FixedWindow, ElasticWindow or CalendarWindow then counts nothing, it is as if it had
 //     never opened.
-//   - A bucket or funnel gives back at most what is still owed of this action. It gives back less
-//     if more than eight actions are refunded at about the same time. Rule.Amend in package machine
-//     has the exact rule.
+//   - A bucket or funnel gives back at most what is still owed of this action. It may give back
+//     less if more than eight actions are refunded at about the same time. Rule.Amend in package
+//     machine has the exact rule.
 //
-// These charges stay, because giving them back would give too much:
+// Some charges stay, most of them because giving them back would give too much. They include:
 //   - All units of the action that opened a FixedWindow, while the window counts units of other
-//     actions. A part of the units can be given back. After the other actions were given back, the
-//     rest can be too.
+//     actions. RefundN can give back a part of the units. If the other actions are refunded first,
+//     Refund gives back all of them.
 //   - A charge of a FixedWindow that has ended, or of a CalendarWindow whose period is over.
 //   - A charge of an ElasticWindow that is as old as its period.
-//   - A charge of a SlidingWindow with CountRefused that has max entries within its period.
+//   - A charge of a SlidingWindow with CountRefused, while the window has max entries.
 //   - A turn that [Limiter.Wait] has reserved, while a later reservation depends on it.
-//   - A charge of a MovingWindow that has admitted more than 65,536 actions since then. It would
-//     take too long to find.
+//   - A charge of a MovingWindow that has charged more than 65,536 units since then. It would take
+//     too long to find.
 //
 // A recorded refusal stays recorded. A bucket with Initial that the action has started stays
 // started.
 //
-// A store may lose a state after the charge: by [Limiter.Reset], a restart, a full store or a clock
-// that stepped back. Then a bucket, funnel, ElasticWindow or CalendarWindow may give back too much,
-// but never more than the action's cost.
+// A store may lose a state after the charge, for example by [Limiter.Reset], a restart, a full
+// store or a clock that stepped back. Then a bucket, funnel, ElasticWindow or CalendarWindow may
+// give back too much, but never more than the action's cost.
 //
 // After [All], Refund of any of the limiters gives back the charges of all subjects, one after the
 // other.
 //
 // After an error of the store the charge may or may not have been given back. Do not retry: a
-// second Refund does nothing. There is one exception: if ctx had ended, the store was not asked,
-// and a Refund with another context gives the charge back.
+// second Refund does nothing. There is one exception: if ctx had ended before the call, the store
+// was not asked, and a Refund with another context gives the charge back.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	return l.settle(ctx, d, 0, func(r *Record) int64 { return r.Cost })
 }
@@ -87,8 +87,8 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 //
 // If actual is less than the estimate, Settle gives back the difference, as [Limiter.RefundN] does.
 // If actual is more, Settle charges the difference now, to all limits that the estimate was charged
-// to. It does so even if the difference does not fit or the user is banned. The units that do not
-// fit are a debt, and the user is refused until enough of it is paid off:
+// to, except InFlight. It does so even if the difference does not fit or the user is banned. The
+// units that do not fit are a debt, and the user is refused until enough of it is paid off:
 //   - A TokenBucket or Funnel pays off all of it, at its rate.
 //   - A FixedWindow or CalendarWindow forgives the debt when it ends.
 //   - For the other limits see "Costs known at the end" in the documentation of the package.
@@ -102,8 +102,8 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 // nothing, unless ctx had ended before the first call asked the store. Settling a refusal does
 // nothing. An action that is never settled costs its estimate. An estimate of 0 cannot be settled:
 // the error is [ErrNoReceipt], as for a decision without a receipt. If actual is negative, the
-// error is [ErrCost]. After [All] the charge of each subject is settled. The slots of [InFlight]
-// stay taken.
+// error is [ErrCost]. After [All] the charge of each subject is settled to actual. The slots of
+// [InFlight] stay taken.
 //
 // If ctx may end with the caller's request, pass [context.WithoutCancel] of it, because the cost
 // must be charged all the same. After an error of the store the decision may or may not have been
@@ -150,8 +150,8 @@ func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Rec
 
 var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
 
-// owe charges units to the limits that a refund would give back to, in the store that has decided
-// the charge.
+// owe charges units, in the store that decided the charge, to those limits that a refund would
+// change.
 func (r *Record) owe(ctx context.Context, units int64) error {
 	limits := make([]Limit, 0, len(r.Limits))
 	for i := range r.Limits {
@@ -181,33 +181,33 @@ func (r *Record) owe(ctx context.Context, units int64) error {
 // has taken. Charges of other limits stay: see [Limiter.Refund]. If the decision has taken no slot,
 // as a refusal has not, Release does nothing.
 //
-// Most actions end because ctx does. So pass a context that does not end with the action, such as
-// context.WithoutCancel(ctx), with a timeout.
+// An action often ends because ctx does. So pass a context that does not end with the action, such
+// as context.WithoutCancel(ctx), with a timeout.
 //
 //   - Release asks the store that made the decision. So after an outage a slot of Redis is freed in
 //     Redis, and not in the second store of a [Fallback].
 //   - A slot is freed once, even if Release is called again.
-//   - After an error, Release is tried again in the background, at least once a second, until the
-//     lease has ended. The caller may also call Release again. A process tries at most 10,000
-//     releases again at the same time. The slots of further releases are free when their leases
-//     end.
-//   - Release never frees the slot of another action, even if the lease has ended and another
+//   - After an error of the store or of ctx, Release is tried again in the background, about once a
+//     second, until the lease has ended. The caller may also call Release again. A process tries at
+//     most 10,000 releases again at the same time. The slots of further releases are free when
+//     their leases end.
+//   - Release does not free the slot of another action, even if the lease has ended and another
 //     action has taken the slot.
 //
 // The last point has one exception. Redis tells slots apart by random numbers, and other stores by
 // the microsecond in which they were taken. If the slot is gone, after a Reset for example, another
 // store may free the slot of another action that was taken in a microsecond that it cannot tell
-// apart. This is the same microsecond, after the clock stepped back, or the one 2^39 microseconds
-// (6.4 days) later.
+// apart. This is the same microsecond, after the clock stepped back, or one that is a multiple of
+// 2^39 microseconds (6.4 days) later.
 func (l *Limiter) Release(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRelease)
 }
 
 // Renew makes the lease of a decision's slots begin anew, for an action that takes longer than a
 // lease. If the lease has ended or the slot was released, the slot is not taken again, and the
-// error is [ErrLeaseEnded]. With several InFlight limits, Renew renews those whose lease has not
-// ended. After any other error, Renew may be tried again. If the decision has taken no slot, Renew
-// does nothing.
+// error is [ErrLeaseEnded]. If only the lease of a shadow limit has ended, there is no error. With
+// several InFlight limits, Renew renews those whose lease has not ended. After an error of the
+// store or of ctx, Renew may be tried again. If the decision has taken no slot, Renew does nothing.
 func (l *Limiter) Renew(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRenew)
 }
