@@ -29,23 +29,14 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a, &reused) {
 		return g.pass(c, r, &a, new(mark[C]), next)
 	}
+	defer endSlots(reused)
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
 	}
 	t, outer := a.tell(g.config.SpreadRetryAfter), look(h)
-	if reused == nil {
-		noteTwice(&g.twice, &outer, &a, &t, mountedTwice)
-	} else {
-		warnEntered(&g.entered, g.name)
-		defer endSlots(reused)
-	}
-	var m *mark[C] // nil if no handler needs it; Allow reads the headers of a limit without a mark
-	var room *values
-	if a.decision.Allowed && (a.lease != 0 || g.marks || around[C](r.Context()) != nil) {
-		m = new(mark[C])
-		room = &m.values
-	}
-	write(h, g.formats, room, &outer, &a, &t)
+	g.warnCharged(&outer, &a, &t, reused)
+	m := g.newMark(r, &a)
+	write(h, g.formats, m.room(), &outer, &a, &t)
 	switch {
 	case !a.decision.Allowed:
 		g.failures.noteNothing(&a)
@@ -54,6 +45,15 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 		return next(c)
 	}
 	return g.pass(c, r, &a, m, next)
+}
+
+// warnCharged warns if the request looks charged by this limit and by a limit further out.
+func (g *Gate[C]) warnCharged(outer *shown, a *attempt, t *told, reused []*slot) {
+	if reused == nil {
+		noteTwice(&g.twice, outer, a, t, mountedTwice)
+	} else {
+		warnEntered(&g.entered, g.name)
+	}
 }
 
 // preflight reports whether the request is a CORS preflight. A browser sends a preflight without
@@ -187,6 +187,23 @@ type mark[C any] struct {
 }
 
 type markKey[C any] struct{}
+
+// newMark returns an empty mark for a request that passes, and nil if no handler needs it. Allow
+// reads the headers of a limit without a mark.
+func (g *Gate[C]) newMark(r *http.Request, a *attempt) *mark[C] {
+	if a.decision.Allowed && (a.lease != 0 || g.marks || around[C](r.Context()) != nil) {
+		return new(mark[C])
+	}
+	return nil
+}
+
+// room returns the place for the values of headers, or nil if there is no mark.
+func (m *mark[C]) room() *values {
+	if m == nil {
+		return nil
+	}
+	return &m.values
+}
 
 func (m *mark[C]) Value(key any) any {
 	if key == (markKey[C]{}) {

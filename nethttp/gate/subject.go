@@ -1,15 +1,20 @@
 package gate
 
-// This file has the subjects of a middleware, and what checks their key functions.
+// This file has the subjects of a middleware, what checks their key functions, and what their first
+// requests have shown.
 
 import (
 	"fmt"
+	"hash/maphash"
 	"path"
 	"reflect"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/notice"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -28,6 +33,59 @@ type Subject[C any] struct {
 func (s Subject[C]) Optional() Subject[C] {
 	s.Guests = true
 	return s
+}
+
+// A mounted is a Subject of a gate, with what its first requests have shown.
+type mounted[C any] struct {
+	Subject[C]
+	userless, actionless, ported notice.Never
+	actions                      actions
+}
+
+// actions counts the different actions of a subject. It stops counting when there are more than
+// manyActions, or after enoughActions requests. It keeps hashes and only one action, because a
+// client may choose long paths.
+type actions struct {
+	over     atomic.Bool
+	latest   atomic.Pointer[string] // the latest new action; most subjects have only one action
+	mu       sync.Mutex
+	seen     map[uint64]struct{}
+	requests int
+}
+
+const (
+	manyActions   = 1000
+	enoughActions = 100_000
+)
+
+var actionSeed = maphash.MakeSeed()
+
+// knows reports whether note need not be called for an action.
+func (a *actions) knows(action string) bool {
+	latest := a.latest.Load()
+	return latest != nil && *latest == action || a.over.Load()
+}
+
+// note counts an action. It reports true once: when there are more than manyActions.
+func (a *actions) note(action string) bool {
+	h := maphash.String(actionSeed, action)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.seen[h]; !known {
+		if a.seen == nil {
+			a.seen = map[uint64]struct{}{}
+		}
+		a.seen[h] = struct{}{}
+		latest := action
+		a.latest.Store(&latest)
+	}
+	a.requests++
+	many := len(a.seen) > manyActions
+	if many || a.requests >= enoughActions {
+		a.seen = nil
+		return !a.over.Swap(true) && many
+	}
+	return false
 }
 
 // Action implements the function Action of an adapter: see keyfuncs.Action.
