@@ -157,8 +157,7 @@ type Subnet struct {
 //	user := keyfuncs.Subnet{IPv6: 56}.Of(keyfuncs.ForwardedAddr(proxies...))
 //
 // If addr returns an error, the function returns it. If the address is invalid, 0.0.0.0 or ::, the
-// error is [ErrBadKey]. Of panics if addr is nil or a
-// length is out of bounds.
+// error is [ErrBadKey]. Of panics if addr is nil or a length is out of bounds.
 func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Request] {
 	s.IPv4, s.IPv6 = cmp.Or(s.IPv4, 32), cmp.Or(s.IPv6, 64)
 	switch {

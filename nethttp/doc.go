@@ -154,15 +154,16 @@
 // until they have been checked.
 //
 // The headers show the decision on entry, when nobody knows whether the attempt will fail.
-// X-RateLimit-Remaining is the smaller of two numbers: n minus the failures before this attempt,
-// and n minus the attempts in progress, this one included. With n = 5, five failures one after the
-// other show 4, 4, 3, 2 and 1.
+// X-RateLimit-Remaining is the smaller of two numbers: n minus the failures that still count, and n
+// minus the attempts in progress, this one included. With n = 5, five failures one after the other
+// show 4, 4, 3, 2 and 1.
 //
 // At most n attempts of a user and action are in progress at a time. An attempt is in progress
 // until its handler returns. A further attempt is answered 429 with Retry-After: 1, and counts
 // towards no ban. With MaxWait it waits for its turn. Of wrong attempts that come together, fewer
 // than 2n reach the handler. If an http.TimeoutHandler inside the limit returns before the handler,
-// more than 2n do: see "Requests at the same time".
+// more than 2n can: see "Requests at the same time". If the limiter has a core.InFlight, the number
+// of its slots bounds the attempts in progress in place of n.
 //
 // If the client has left (see "Costs known at the end"), the request has failed, unless the handler
 // had answered with success before. Success is a status below 400 that OnlyFailures does not call a
@@ -189,10 +190,10 @@
 // by then. The slot is renewed while the handler runs, and released before the server ends the
 // response. So a client that sends one request after the other needs one slot. (If the handler sets
 // Content-Length, the client can have the whole body before.) The response waits for the release,
-// at most for the store's timeout. If the store fails, renewal and release are
-// tried again until the lease ends. If the process dies, the slot is free when its lease ends.
+// at most for the store's timeout. If the store fails, renewal and release are tried again until
+// the lease ends. If the process dies, the slot is free when its lease ends.
 //
-// If a handler takes over the connection (http.Hijacker) and returns, it calls [Hold] before.
+// If a handler takes over the connection (http.Hijacker) and returns, it calls [Hold] first.
 // Otherwise the slot is free while the connection is still open: see examples/websocket.
 //
 // Mount an http.TimeoutHandler outside of the limit:
@@ -208,8 +209,8 @@
 //
 // A request may enter a limit again: if the middleware is mounted twice, or if a handler has the
 // mux or the framework serve its request again (HandleContext of Gin, the router of Echo). Such a
-// request keeps its one slot. It neither waits for another slot nor is refused for lack of one.
-// Rate limits charge it each time, and the log says charged-twice. If a handler makes a new request
+// request keeps its one slot. It needs further slots only if it costs more in the inner limit. Rate
+// limits charge it each time, and the log says charged-twice. If a handler makes a new request
 // without the request's context, the new request takes another slot.
 //
 // A cost of n takes n slots. So if Config.Cost counts tokens or bytes, mount two Limits: InFlight

@@ -327,8 +327,8 @@ func Settle(r *http.Request, actual int) error {
 //		serve(conn)
 //	}()
 //
-// The slots are renewed until release is called. So a user never has more connections than slots,
-// unless the store gives no answer for a whole lease.
+// The slots are renewed until release is called. So a user has no more connections than slots,
+// unless the slots cannot be renewed for a whole lease, or the store loses them.
 //
 // Call Hold before the handler returns. A later call keeps no slot, and the log has hold-too-late.
 // Call release in every case, even if the upgrade of the connection fails. A second call of release

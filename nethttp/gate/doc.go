@@ -16,9 +16,8 @@
 // answers.
 //
 // Request returns what WithRequest was given last, until the request ends. Gate keeps what Allow,
-// Decision, Settle and Hold need in the context of that request. If the framework
-// has no *http.Request, the adapter makes one and keeps it in the framework's own values of the
-// request.
+// Decision, Settle and Hold need in the context of that request. If the framework has no
+// *http.Request, the adapter makes one and keeps it in the framework's own values of the request.
 //
 // The user and the action must not be strings over a buffer that the framework uses again for the
 // next request, because a store may keep them. Clone such strings.

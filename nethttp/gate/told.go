@@ -137,7 +137,7 @@ func (p *policy) bound(subject, binding int) int {
 	return binding
 }
 
-// quota returns n in digits. It allocates only if n is not the quota of a limit.
+// quota returns n in digits. If n is the quota of a limit, it does not allocate.
 func (p *policy) quota(n int) string {
 	for i := range p.limits {
 		if p.limits[i].Quota() == n {

@@ -118,7 +118,7 @@ func (w *watched) answered() (status int, begun bool) {
 // behind lets ofServer recognize this wrapper.
 func (w *watched) behind() http.ResponseWriter { return w.ResponseWriter }
 
-// answer calls Now, before the response gets its status.
+// answer calls Now if w has not noted a status yet.
 func (w *watched) answer() {
 	if w.status == 0 {
 		w.answers.Now()
