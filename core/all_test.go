@@ -330,3 +330,10 @@ func TestATieWithASubjectThatCostsNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestAStoreThatFailsBesideASubjectThatCostsNothing(t *testing.T) {
+	l := core.Must(core.New(&apart{store: memorystore.New(nil), fail: "org"}, core.FixedWindow(1, time.Hour)))
+	if d, err := core.All(t.Context(), l.For("alice", "post").Cost(0), l.For("org", "post")); err == nil || d != (core.Decision{}) {
+		t.Errorf("%+v, %v; want an error", d, err)
+	}
+}

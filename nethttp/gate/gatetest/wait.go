@@ -105,6 +105,7 @@ var waits = []struct {
 			{at: 9, user: "dave", status: 200, reset: 1},
 			{at: 10, user: "dave", status: 429, retry: "1", reset: 1}, // none is free
 			{at: 1500 * time.Millisecond, status: 200, after: 1500 * time.Millisecond, reset: 1},
+			{at: 1501 * time.Millisecond, status: 429, retry: "2", reset: 1}, // alice has half again
 		},
 	},
 	{
