@@ -33,7 +33,7 @@ import (
 //   - [Limiter.Surcharge] counts a failure. Call it before Release. Call it for each attempt that
 //     was not found right, even if the check returned an error or panicked, as above. A client can
 //     cause an error, for example by disconnecting while its password is checked.
-//   - After n failures, all attempts are refused. These refusals count towards a [BanPolicy].
+//   - While n failures count, all attempts are refused. These refusals count towards a [BanPolicy].
 //   - At most n attempts are in progress at the same time. If an attempt is refused only because of
 //     these, it has [ReasonInFlight] and may be tried again soon. Such a refusal does not count
 //     towards a BanPolicy.

@@ -29,9 +29,9 @@ const defaultSlotLease = time.Minute
 //	}
 //
 // If a slot is not released, for example because the process has died, it becomes free when its
-// lease ends. The lease is a minute from the beginning of the action: see [Limit.Lease]. If an
-// action may take longer than the lease, set a longer lease or call [Limiter.Renew]. Otherwise
-// another action may take its slot.
+// lease ends. The lease is a minute from the beginning of the action, or from the last
+// [Limiter.Renew]. [Limit.Lease] sets another length. If an action may take longer than the lease,
+// set a longer lease or call [Limiter.Renew]. Otherwise another action may take its slot.
 //
 // A [Limiter.Surcharge] takes no slot. A refusal by InFlight alone does not count towards a ban.
 //
@@ -103,8 +103,8 @@ func (s *takenSlots) watch() {
 	}
 }
 
-// A limiter watches its first watchFirst slots, and then one in watchEvery, because each watched
-// slot needs a timer.
+// A limiter watches the slots of its first watchFirst charges, and then those of one charge in
+// watchEvery, because each watched charge needs a timer.
 const watchFirst, watchEvery = 1000, 64
 
 var outlived notice.Once

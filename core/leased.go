@@ -34,9 +34,9 @@ import (
 //     notice it up to d later.
 //
 // Only redisstore takes units in advance, and only if all limits of the limiter are leased. Other
-// stores decide by the stricter limit. d is part of the limit's identity. SlidingWindow,
-// ElasticWindow, InFlight and buckets with Initial cannot be leased. Do not confuse Leased with
-// [Limit.Lease], which is for slots of InFlight.
+// stores also use the longer window or the smaller capacity. d is part of the limit's identity.
+// SlidingWindow, ElasticWindow, InFlight, Nothing and buckets with Initial cannot be leased. Do not
+// confuse Leased with [Limit.Lease], which is for slots of InFlight.
 func (l Limit) Leased(d time.Duration) Limit {
 	l.mods |= modPrepay
 	l.prepay = d
@@ -63,8 +63,8 @@ const minPrepay = time.Millisecond
 // limit.
 func (l *Limit) mostPrepay() time.Duration { return l.Period() / 10 }
 
-// tighten makes the rule strict enough for units in advance. If the time in advance is out of
-// bounds, tighten changes nothing, because validate reports that.
+// tighten makes the rule strict enough for units in advance. If the limit cannot be leased, or the
+// time in advance is out of bounds, tighten changes nothing. validate reports that.
 func (l *Limit) tighten() {
 	if l.mods&modPrepay == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
 		l.prepay < minPrepay || l.prepay > l.mostPrepay() {

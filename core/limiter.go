@@ -12,11 +12,12 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Limiter is a set of limits over a store. An action passes if all limits have room for it. A
-// refused action is charged to no limit. A Limiter is immutable and safe for use by many
-// goroutines.
+// A Limiter is a set of limits over a store. An action passes if all limits have room for it and
+// the user is not banned. A refused action is charged to no limit, but some limits record the
+// refusal: see [Limit.CountRefused], [ElasticWindow] and [BanPolicy]. A Limiter is immutable and
+// safe for use by many goroutines.
 //
-// Make it once, at start-up. If a program makes the limiter and its store for every request, no
+// Make it once, at start-up. If a program makes a limiter and its memorystore for every request, no
 // user is limited. A limiter for each tenant may be made on the tenant's first request, if it is
 // kept: see [PerKey].
 type Limiter struct {
@@ -33,9 +34,9 @@ type Limiter struct {
 	slotWaiters *slotWaiters // nil without InFlight
 }
 
-// New makes a limiter of one or more limits. It returns an error if the store is nil, if no limit
-// is enforced, if a number is out of bounds, or if two limits would share one state. The error
-// matches [ErrConfig] and says what to change. A store may refuse the limits too.
+// New makes a limiter of one or more limits. It returns an error, for example, if the store is nil
+// or refuses the limits, if no limit is enforced, if a number is out of bounds, or if two limits
+// would share one state. The error matches [ErrConfig] and says what to change.
 func New(store Store, limits ...Limit) (*Limiter, error) {
 	if stores.IsNil(store) {
 		return nil, configError("core: New: the store is nil; use memorystore.New(nil)")
@@ -136,7 +137,7 @@ type Option interface {
 }
 
 // With returns a new limiter that also has the options. Both limiters share the states of the
-// limits. The errors are those of [New].
+// limits. All errors match [ErrConfig].
 func (l *Limiter) With(options ...Option) (*Limiter, error) {
 	if l == nil || l.store == nil {
 		return nil, errZeroLimiter

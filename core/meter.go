@@ -16,8 +16,8 @@ import (
 // at rate. Fractions of a token are kept. capacity is from 1 to 1,000,000,000. The bucket must fill
 // within 100 years.
 //
-// The state is one number, and exact: the instant at which the bucket will be full. The algorithm
-// is the virtual scheduling algorithm of [ITU-T I.371], also called GCRA.
+// The state is exact. It is usually one number: the instant at which the bucket will be full. The
+// algorithm is the virtual scheduling algorithm of [ITU-T I.371], also called GCRA.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 func TokenBucket(capacity int, rate Rate) Limit {
@@ -29,8 +29,8 @@ func TokenBucket(capacity int, rate Rate) Limit {
 // actions at once, and then one every 2 s. capacity is from 1 to 1,000,000,000. A full funnel must
 // drain within 100 years.
 //
-// The state is the instant at which the funnel will be empty. The algorithm is the leaky bucket as
-// a meter (GCRA), as in redis-cell.
+// The state is usually one number: the instant at which the funnel will be empty. The algorithm is
+// the leaky bucket as a meter (GCRA), as in redis-cell.
 func Funnel(capacity int, rate Rate) Limit {
 	return Limit{kind: machine.KindFunnel, max: capacity, rate: rate, shape: meter{}}.derived()
 }
@@ -45,9 +45,9 @@ func Throttle(maxBurst int, rate Rate) Limit {
 }
 
 // Initial makes a TokenBucket start with n tokens instead of full. n is from 1 to the capacity. The
-// bucket starts to fill at the user's first action. This holds even if that action is refunded
-// later, or is refused because it costs more than n. Before the first action, ResetAfter is the
-// time that the bucket will take to fill.
+// bucket starts to fill at the user's first admitted action, even if that action is refunded later.
+// An action that the bucket refuses starts it too, unless its cost is above the capacity. Before
+// the first action, ResetAfter is the time that the bucket will take to fill.
 func (l Limit) Initial(n int) Limit {
 	l.mods |= modInitial
 	l.initial = n

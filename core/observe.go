@@ -38,8 +38,9 @@ type Observation struct {
 	Down bool
 }
 
-// Observe returns a store that passes each decision and each error of store to see. It calls see in
-// the caller's goroutine, before the caller gets its decision, so see must be quick.
+// Observe returns a store that passes to see each decision of store, and each error in place of a
+// decision. It calls see before the caller gets its decision, so see must be quick. Calls of see
+// may overlap. Observe panics if store or see is nil.
 func Observe(store Store, see func(context.Context, Observation)) Store {
 	if see == nil {
 		panic("core: Observe: the function is nil; give one, or leave Observe out")

@@ -16,8 +16,8 @@ const maxCached = 10_000
 //	})
 //
 // The function keeps at most 10,000 keys. After that it drops one key for each new key. If a
-// dropped key comes again, the function calls newLimiter again. The counts do not start anew,
-// because the store keeps them.
+// dropped key comes again, the function calls newLimiter again. If newLimiter uses the same store,
+// the counts do not start anew.
 //
 // The function is safe for concurrent use. If several goroutines use a new key at the same time,
 // newLimiter may be called more than once for that key.

@@ -8,20 +8,22 @@ import (
 
 // Status is what a user has left of a limiter's limits, and the user's ban.
 type Status struct {
-	Limits []LimitStatus // first those of Limiter.Limits, and then the shadow limits
-	Ban    BanStatus     // zero without a [BanPolicy]
+	// Limits are first those of Limiter.Limits, and then the shadow limits. If the store makes no
+	// [Record], there is only the first limit.
+	Limits []LimitStatus
+	Ban    BanStatus // zero without a [BanPolicy]
 }
 
 // LimitStatus is what a user has left of one limit.
 type LimitStatus struct {
 	Limit      Limit         // with [Divide] the share of this replica
 	Remaining  int           // 0 to the limit's quota
-	RetryAfter time.Duration // until one action passes; 0 if it would now
+	RetryAfter time.Duration // until this limit has room for one unit; 0 if it has now; or Never
 	ResetAfter time.Duration // until the full quota is available; see [Limit.Initial]
 
 	// Used is the number of units that count at present, rounded up. It is above the quota if the
-	// user owes more than that, or if the quota was higher before. If a bucket with Initial has not
-	// filled yet, its missing tokens count as used.
+	// user owes more than that, or if a limiter with a higher quota has admitted units. If a bucket
+	// with Initial has not filled yet, its missing tokens count as used.
 	Used int
 
 	// EndsAfter is the time until the present period of a CalendarWindow ends, also if nothing was
@@ -35,7 +37,7 @@ type BanStatus struct {
 	RetryAfter  time.Duration // until the ban ends
 	ForgetAfter time.Duration // until refusals and bans are forgotten
 	Refusals    int           // refusals that count towards the next ban
-	Level       int           // bans in a row, the present one included
+	Level       int           // bans in a row by the policy, the present one included
 }
 
 // statusOf makes the status from the results of look. Without a record it has only the first limit.

@@ -47,7 +47,7 @@ import (
 //
 //	interface    who asks                            without it
 //	Accepter     New, Limiter.With                   the store serves any limiter
-//	Amender      Refund, Settle, Release, Renew      there are no receipts, and New refuses InFlight
+//	Amender      Refund, Settle, Release, Renew      nothing can be given back; New refuses InFlight
 //	Dated        New                                 New refuses a CalendarWindow
 //	Joiner       All, WaitAll                        subjects are asked one after the other
 //	Partitioned  Fallback, FailOpen, Shadow          if a part fails, all of the store counts as failed
@@ -92,9 +92,9 @@ type Unwrapper interface {
 	Unwrap() Store
 }
 
-// A WaitWatcher is for authors of decorators. Waiting is called when a call of [Limiter.Wait]
-// begins to wait for its turn. Wait asks the store with the context that Waiting returns. At its
-// end Wait calls the function end with its results.
+// A WaitWatcher is for authors of decorators. Waiting is called when a call of [Limiter.Wait] joins
+// the callers that wait, before it asks the store. Wait asks the store with the context that
+// Waiting returns. When Wait returns, it calls end with its results.
 type WaitWatcher interface {
 	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
 }
@@ -108,8 +108,8 @@ type Dated interface {
 // A Joiner is a store that can decide about several subjects in one atomic step: see [All].
 type Joiner interface {
 	// Joins reports whether the store can decide about the states of two users in one atomic step.
-	// If it returns true, a call of All about both users is one [Charge] with More. Joins must not
-	// block.
+	// If it returns true, a call of All that charges both users is one [Charge] with More. Joins
+	// must not block.
 	Joins(a, b string) bool
 }
 

@@ -56,10 +56,10 @@ func (s Subject) SharesState(o Subject) bool {
 // Within returns the subject for an action that is a part of another action, such as a request that
 // passes the same middleware twice. d is the decision of l that has admitted the other action.
 //
-// The subject takes no slot of [InFlight] that d has taken for the same user and action. So the
-// action is not refused because of its own slots, and does not wait for them. If it costs more than
-// d has taken, it takes the difference. All other limits are charged as usual. Release d after the
-// inner action has ended.
+// The subject takes no slot of [InFlight] that d has taken for the same user and action, or for the
+// same user if the limit has PerUser. So the action is not refused because of its own slots, and
+// does not wait for them. If it costs more than d has taken, it takes the difference. All other
+// limits are charged as usual. Release d after the inner action has ended.
 func (s Subject) Within(l *Limiter, d Decision) Subject {
 	if !s.limiter.SharesStore(l) {
 		return s

@@ -12,8 +12,8 @@ import (
 )
 
 // String returns the calls that make the limit, without the name of the package, such as
-// SlidingWindow(5, 1m). [ParseLimit] reads this text. If a name is too long for [New], String
-// shortens it.
+// SlidingWindow(5, 1m). If [New] accepts the limit, [ParseLimit] reads this text. Otherwise the
+// text is only for errors: it may be shortened, for example.
 func (l Limit) String() string {
 	if l.shape == nil {
 		return "Limit{}"

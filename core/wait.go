@@ -18,9 +18,9 @@ import (
 // except a leap year.
 const longestWait = maxPeriod
 
-// ErrRefused is the error of [Limiter.Wait] if the action gets no turn before the deadline. The
-// decision that Wait returns with it has the RetryAfter. If RetryAfter is [Never], the action can
-// never pass. Then the error matches ErrRefused, and its text says why.
+// ErrRefused is the error of [Limiter.Wait] if the action gets no turn before the deadline, or can
+// never pass. The decision that Wait returns with it has the RetryAfter. If the action can never
+// pass, RetryAfter is [Never]. Then the error matches ErrRefused, and its text says why.
 var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 
 // noTurn returns the error of Wait for a refusal.
@@ -35,26 +35,28 @@ func noTurn(d *Decision) error {
 }
 
 // Wait blocks until the action may pass, and returns the decision. If ctx has no deadline, Wait
-// blocks for up to a year. If the turn does not come before the deadline, Wait returns [ErrRefused]
-// and the refusal, as soon as it knows that. If ctx is canceled, Wait returns the error of ctx.
+// blocks for up to 365 days. If the turn does not come before the deadline, Wait returns
+// [ErrRefused] and the refusal, as soon as it knows that. If ctx is canceled, or has ended before
+// the call, Wait returns the error of ctx.
 //
 //   - Turns: callers of one limiter that wait for the same user and action take turns in the order
 //     of arrival. The first of them asks the store. If the answer shows more room, the next callers
 //     ask too. A caller whose deadline is before the first one's turn asks once.
-//   - Reservations: if the limiter has exactly one limit, and this is a bucket or funnel, the first
-//     caller reserves its turn in the store, and other processes queue behind it. So a caller
-//     learns at once if its turn comes too late. If ctx is canceled before the turn, the turn is
-//     given back, unless a later turn depends on it.
+//   - Reservations: if the limiter has exactly one enforced limit, and this is a bucket or funnel,
+//     the first caller reserves its turn in the store, and other processes queue behind it. So a
+//     caller learns at once if its turn comes too late. If ctx is canceled before the turn, the
+//     turn is given back, unless a later turn depends on it.
 //   - Slots: a released slot of [InFlight] is noticed at once if this limiter, or one derived from
 //     it, has admitted the action. Other free slots are noticed within 250 ms.
-//   - If no turn is reserved, the first caller waits for RetryAfter and asks again.
+//   - If no turn is reserved, the first caller waits for RetryAfter and asks again. It pauses for
+//     longer if other processes have taken its turn for a long time.
 //   - Bans: a banned caller waits until the ban ends, also if the ban begins during the wait. A
 //     turn that is reserved stays reserved.
 //   - Waiting does not count as an attempt. An ElasticWindow, a SlidingWindow with CountRefused and
 //     a BanPolicy count a refusal only if Wait returns it before ctx ends.
-//   - If the store fails, all waiting callers ask it at once.
+//   - If the store fails, all callers that wait for the same user and action ask it at once.
 //   - The deadline does not cut short a call of the store that has begun, and the answer counts. So
-//     Wait may return after the deadline: by the store's timeout, and by a second at most.
+//     Wait may return after the deadline, by about the store's timeout.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -65,8 +67,8 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 }
 
 // WaitAll is [Limiter.Wait] for one or more subjects: it blocks until [All] allows. It blocks for
-// at most the duration most, and at most a year. If the turn does not come in that time, the error
-// is [ErrRefused]. Callers that wait for the same subjects in the same order take turns. With
+// at most the duration most, and at most 365 days. If the turn does not come in that time, the
+// error is [ErrRefused]. Callers that wait for the same subjects in the same order take turns. With
 // several subjects no turn is reserved.
 func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
@@ -118,8 +120,8 @@ type waiter struct {
 	ticket
 	subjects []Subject
 	never    bool          // a cost can never pass
-	reserves bool          // a turn can be reserved: the limiter has one limit, a bucket or funnel
-	records  bool          // the store records refusals
+	reserves bool          // a turn can be reserved: the one enforced limit is a bucket or funnel
+	records  bool          // a limit or a ban policy records refusals
 	endless  bool          // neither the context nor the caller bounds the wait
 	freed    chan struct{} // has a token if a slot was released after the waiter began to ask
 }
@@ -313,9 +315,9 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	return w.refuse(ctx, time.Microsecond) // it is not known when its turn comes
 }
 
-// refuse ends the call of a waiter whose turn does not come before the duration after has passed,
-// which is too late. If the context has not ended, the waiter asks a last time: the action passes
-// if there is room, or its refusal is recorded.
+// refuse ends the call of a waiter whose turn comes too late. The argument after is the earliest
+// time until that turn. If the context has not ended, the waiter asks a last time: the action
+// passes if there is room, or its refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(&w.ticket)
 	ask := machine.Ask{}

@@ -23,9 +23,9 @@ func SlidingWindow(max int, period time.Duration) Limit {
 }
 
 // MovingWindow makes the same decisions as [SlidingWindow], and takes less memory. It stores a
-// compact queue of the last max admitted instants. A decision takes constant time. An action takes
-// 8 to 8.5 bytes, or up to 9 bytes in a short queue. max is from 1 to 50,000,000. The cost of one
-// call is at most 1,000,000.
+// compact queue of the last max admitted instants. A decision about one unit takes constant time.
+// An action takes 8 to 9 bytes. In a memorystore it may take up to 17 bytes while the queue grows.
+// max is from 1 to 50,000,000. The cost of one call is at most 1,000,000.
 //
 // The algorithm is the sliding window log as a queue, as in the list recipe for Redis (LINDEX,
 // LPUSH, LTRIM).
@@ -43,18 +43,21 @@ func FixedWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindFixedWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// ElasticWindow admits at most max actions in a window. Each attempt, even a refused one, moves the
-// end of the window to period from now. So the window ends only after a period without attempts. A
-// refused attempt does not count as an action. max is from 1 to 1,000,000,000.
+// ElasticWindow admits at most max actions in a window. Each admitted action moves the end of the
+// window to period from now. So does an attempt that the window refuses, unless the user is banned,
+// the cost is above max, or a caller waits in [Limiter.Wait]. So the window ends only after a
+// period without attempts. A refused attempt does not count as an action. max is from 1 to
+// 1,000,000,000.
 //
 // The algorithm is a counter (INCR) whose expiry is set again at each attempt (EXPIRE).
 func ElasticWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindElasticWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// CountRefused makes a SlidingWindow record refused attempts too, as the sorted-set recipe does. So
-// a user who keeps trying stays refused. The limit keeps the newest max entries. It is a separate
-// kind of limit, and shares no state with a SlidingWindow without CountRefused.
+// CountRefused makes a SlidingWindow also record the attempts that it refuses, as the sorted-set
+// recipe does. The exceptions are those of [ElasticWindow]. So a user who keeps trying stays
+// refused. The limit keeps the newest max entries. It is a separate kind of limit, and shares no
+// state with a SlidingWindow without CountRefused.
 func (l Limit) CountRefused() Limit {
 	l.mods |= modRefused
 	if l.kind == machine.KindSlidingWindow {
@@ -91,10 +94,10 @@ func (window) compile(l *Limit) {
 
 func (window) identity(l *Limit) string { return ":" + shortest(l.period) }
 
-// Nothing refuses every action, with [ReasonNothing] and a RetryAfter of [Never]. Use it for an
-// action that a plan does not include, or that is switched off. Nothing keeps no state. A limiter
-// with Nothing cannot have another enforced limit. The middleware answers 429 without Retry-After,
-// or 403 with nethttp.Config.Forbid.
+// Nothing refuses every action that costs at least one unit, with [ReasonNothing] and a RetryAfter
+// of [Never]. Use it for an action that a plan does not include, or that is switched off. Nothing
+// keeps no state. A limiter with Nothing cannot have another enforced limit. The middleware answers
+// 429 without Retry-After, or 403 with nethttp.Config.Forbid.
 func Nothing() Limit {
 	return Limit{kind: machine.KindFixedWindow, shape: nothing{}}.derived()
 }

@@ -33,13 +33,14 @@
 // Instead of user and action the store keeps a 64-bit hash, keyed with a random key per store. With
 // a million users, the chance that any two of them share a state is 3 in 100 million.
 //
-// An expired key stays until the table that holds it is full. The table then removes all expired
-// keys. It grows if most keys have not expired, and never shrinks.
+// An expired key stays until the table that holds it is full, or until the store needs its place. A
+// full table removes all its expired keys. It grows if it is still more than 70% full, and never
+// shrinks.
 //
 // # At the bound
 //
-// If the store has MaxKeys keys, a new key takes the place of an old one. The store looks at 32
-// keys:
+// If the store has MaxKeys keys, a new key takes the place of an old one. The store looks at up to
+// 32 keys, and sometimes at as many keys of another part:
 //
 //  1. An expired key is dropped first.
 //  2. Of the other keys, the store drops only one whose limit does not refuse its user now. It
@@ -47,13 +48,14 @@
 //     the key has not been used.
 //  3. If the limits of all those keys refuse, there is no room: see below.
 //
-// A key whose limit refuses its user is never dropped, so a flood of new keys unlocks no user.
+// The store does not drop a key whose limit refuses its user, so a flood of new keys unlocks no
+// user. [Options].Clock describes an exception.
 //
-// A user whose key was dropped starts with a full quota. An attacker could use that, by making new
-// keys until the store drops the key with the attacker's own failures. That takes many actions.
-// Suppose that a limit allows five failed logins. To make the store forget four failures, other
-// keys must have about four times MaxKeys failures, however these are distributed: four million
-// with the default. So do not make MaxKeys small for logins.
+// A user whose key was dropped starts with a full quota, or with Initial. An attacker could use
+// that, by making new keys until the store drops the key with the attacker's own failures. That
+// takes many actions. Suppose that a limit allows five failed logins. To make the store forget four
+// failures, other keys must have about four times MaxKeys failures, however these are distributed:
+// four million with the default. So do not make MaxKeys small for logins.
 //
 // If there is no room, new users share one state for each limit in each part of the store. A store
 // of MaxKeys 1,048,576 has 256 parts. Together these users get no more than one user's quota. If
