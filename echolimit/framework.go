@@ -27,7 +27,8 @@ func (framework) Watch(c echo.Context, answers *gate.Answering) (echo.Context, g
 	return c, w
 }
 
-// Answer returns the problem as an error, unless the response has begun.
+// Answer returns err. If err is nil and the response has not begun, it returns the problem as an
+// error.
 func (framework) Answer(c echo.Context, p gate.Problem, err error) error {
 	res := c.Response()
 	if res.Status < http.StatusOK && res.Size == 0 {

@@ -10,14 +10,14 @@ import (
 )
 
 // Route is a KeyFunc that returns the method and the route's template, such as "POST
-// /posts/:id/likes". It returns GET for HEAD. All requests that no route matched share the action
-// "unmatched".
+// /posts/:id/likes". It returns GET for HEAD, and OTHER for unusual methods such as PROPFIND. All
+// requests that no route matched share the action "unmatched".
 //
 // If a group has middleware, Echo adds a route to it that catches all requests. A request that only
 // this route matches has its template as the action, such as "GET /v1/*".
 //
-// Echo's Any makes a route for each method. Each of these routes is an action with its own quota.
-// To limit them together, use [Action].
+// Echo's Any makes a route for each method, and so several actions with separate quotas. To limit
+// them together, use [Action].
 func Route(c echo.Context) (string, error) {
 	path := c.Path()
 	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo answers 405, and has set a path all the same

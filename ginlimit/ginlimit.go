@@ -63,11 +63,11 @@ func Value(key string) keyfuncs.UserOf[*gin.Context] {
 func Action(name string) keyfuncs.ActionOf[*gin.Context] { return gate.Action[*gin.Context](name) }
 
 // Route is a KeyFunc that returns the method and the route's template, such as "POST
-// /posts/:id/likes". It returns GET for HEAD. All requests that no route matched share the action
-// "unmatched".
+// /posts/:id/likes". It returns GET for HEAD, and OTHER for unusual methods such as PROPFIND. All
+// requests that no route matched share the action "unmatched".
 //
-// Gin's Any makes a route for each method. Each of these routes is an action with its own quota. To
-// limit them together, use [Action].
+// Gin's Any makes a route for each method, and so several actions with separate quotas. To limit
+// them together, use [Action].
 func Route(c *gin.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil
 }

@@ -75,7 +75,7 @@ func (c *crowd) note(addr netip.Addr, remote, maker string) {
 // suspects finds proxies that are not trusted, and so are taken for clients. In each request of
 // such a client, the header has a public address to the left of the client's, and there are many
 // such addresses. Real clients differ. The proxy of an office adds private addresses. A client that
-// invents addresses invents some that are not public, or sends the same address each time.
+// invents addresses usually invents some that are not public, or sends the same address each time.
 //
 // The table has a fixed size. A new client takes the place of a client that comes less often.
 type suspects struct {

@@ -27,8 +27,8 @@ type reading struct {
 	junk   bool // an entry is not in a form that a proxy writes
 }
 
-// empty reports whether the header names no client: all of its addresses are trusted, or it has
-// none.
+// empty reports whether the header names no client: all of its addresses are trusted, or the header
+// is missing.
 func (r *reading) empty() bool { return r.err == nil && !r.client.IsValid() }
 
 // read reads the list from right to left, past trusted addresses.

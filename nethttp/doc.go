@@ -35,8 +35,8 @@
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
 //	X-RateLimit-Reset        when its full quota is available again, in seconds since 1970,
-//	                         rounded up; for core.InFlight one second from now, and for a
-//	                         core.CalendarWindow the true date
+//	                         rounded up; for core.InFlight and a 503 one second from now, and for
+//	                         a core.CalendarWindow the true date
 //
 // The 503 of an http.TimeoutHandler outside the limit lacks the headers, and so does what a handler
 // writes to a hijacked connection. Config.Headers chooses other headers: RateLimit and
@@ -105,8 +105,9 @@
 // If a request's cost is known only in the end, there are two ways:
 //
 //   - The handler knows it, such as the tokens of a language model or the rows of an export. It
-//     calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then debt, and
-//     the user is refused until it is paid off. The program examples/llmproxy settles streams.
+//     calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then a debt of
+//     at most one quota, and the user is refused until enough of it is paid off. The program
+//     examples/llmproxy settles streams.
 //   - The status tells it, such as nothing for a request that the server could not serve. Set
 //     Config.FinalCost.
 //

@@ -38,7 +38,8 @@ func (framework) Watch(c *echo.Context, answers *gate.Answering) (*echo.Context,
 	return c, &watched{c, answered, func() { replace(bare) }}
 }
 
-// Answer returns the problem as an error, unless the response has begun.
+// Answer returns err. If err is nil and the response has not begun, it returns the problem as an
+// error.
 func (framework) Answer(c *echo.Context, p gate.Problem, err error) error {
 	if res := own(c); res != nil && res.Committed {
 		if res.Status >= http.StatusOK {

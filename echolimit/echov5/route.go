@@ -10,8 +10,8 @@ import (
 )
 
 // Route is a KeyFunc that returns the method and the route's template, such as "POST
-// /posts/:id/likes". It returns GET for HEAD. All requests that no route matched share the action
-// "unmatched", also in a group.
+// /posts/:id/likes". It returns GET for HEAD, and OTHER for unusual methods such as PROPFIND. All
+// requests that no route matched share the action "unmatched", also in a group.
 //
 // A route of Echo's Any is one action for all methods. The action is its template, such as
 // "/posts/:id/likes".

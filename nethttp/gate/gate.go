@@ -112,8 +112,9 @@ type Gate[C any] struct {
 
 const defaultMaxWaiting = 1000
 
-// New makes the gate of a middleware. Each request is decided by all subjects together: see
-// core.All. New panics in these cases:
+// New makes the gate of a middleware. Each request is decided by all subjects together, as by
+// core.All. A subject that is Optional does not decide a request without its user. New panics in
+// these cases:
 //
 //   - There are no subjects.
 //   - A limiter is nil, or was not made by core.New.

@@ -63,7 +63,7 @@ func (t *told) reset(since1970 bool) int64 {
 
 // spread returns the whole seconds by which a wait is told longer, from 0 to a tenth of the wait.
 // Over many refusals of a user each number of seconds comes about equally often, because the shares
-// of the tenth are multiples of the golden ratio, which never come close to each other.
+// of the tenth are multiples of the golden ratio, modulo 1, which are spread evenly.
 //
 // Different users begin at different shares. The seed is secret: without it, a client that sees the
 // waits of a hidden user could compute which user it is.
