@@ -56,9 +56,12 @@ func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 }
 
 // CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year
-// of a time zone, such as 10,000 a month. The count starts anew at each boundary between two
-// periods. So around a boundary up to twice max may pass in a short time. max is from 1 to
-// 1,000,000,000.
+// of a time zone. 10,000 a month are:
+//
+//	core.CalendarWindow(10_000, core.Month, nil)
+//
+// The count starts anew at each boundary between two periods. So around a boundary up to twice max
+// may pass in a short time. max is from 1 to 1,000,000,000.
 //
 //   - Zone: loc is from [time.LoadLocation], or nil for UTC. LoadLocation needs the time zone
 //     database. If a machine may have none, import _ "time/tzdata". [New] refuses [time.Local], and

@@ -196,8 +196,8 @@ func (l *Limiter) Lease() time.Duration {
 	return shortestLease(l.limits)
 }
 
-// mostUnits is the highest cost of a MovingWindow, which writes each unit separately. Redis needs
-// about 20 ms to write so many units.
+// mostUnits is the highest cost that one call charges to a MovingWindow, which writes each unit
+// separately. While a store writes the units, other users wait.
 const mostUnits = 1_000_000
 
 // portionedUntil returns how many units of a high charge are charged in portions. It is twice the

@@ -1,6 +1,13 @@
 package core
 
-// Wait blocks a caller until its action may pass.
+// Wait blocks a caller until its action may pass:
+//
+//  1. WaitAll makes a waiter, which joins the queue of its subjects: see waitqueue.go.
+//  2. wait waits until the queue calls the waiter, or its time ends.
+//  3. lead is for the first waiter of the queue. It asks the store until the action passes, and
+//     tells the queue each answer. So the queue knows which other waiters to call. They ask once.
+//  4. awaitTurn waits until the turn that the first waiter has reserved.
+//  5. askLast is for a waiter whose turn does not come in time. It asks a last time.
 
 import (
 	"cmp"
@@ -161,7 +168,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 			return w.lead(ctx)
 		}
 		if !c.late.IsZero() {
-			return w.refuse(ctx, time.Until(c.late))
+			return w.askLast(ctx, time.Until(c.late))
 		}
 		if d, err := w.attempt(ctx, 0); err != nil || d.Allowed {
 			return d, err
@@ -278,7 +285,7 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	case d.Reason == ReasonInFlight && w.timeLeft() > 0: // a slot may be released in time
 		return d, nil
 	case w.records && ctx.Err() == nil:
-		return w.refuse(ctx, 0)
+		return w.askLast(ctx, 0)
 	}
 	return d, noTurn(&d)
 }
@@ -312,13 +319,13 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Decision{}, err
 	}
-	return w.refuse(ctx, time.Microsecond) // it is not known when its turn comes
+	return w.askLast(ctx, time.Microsecond) // it is not known when its turn comes
 }
 
-// refuse ends the call of a waiter whose turn comes too late. The argument after is the earliest
-// time until that turn. If the context has not ended, the waiter asks a last time: the action
-// passes if there is room, or its refusal is recorded.
-func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
+// askLast asks a last time, and ends the call of a waiter whose turn comes too late. The argument
+// after is the earliest time until that turn. If the context has not ended, the action passes if
+// there is room, or its refusal is recorded. If it has ended, askLast only looks at the state.
+func (w *waiter) askLast(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(&w.ticket)
 	ask := machine.Ask{}
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {

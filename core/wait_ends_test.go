@@ -13,7 +13,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// "Wait returns ErrRefused and the refusal as soon as that is known"
+// "Wait returns [ErrRefused] and the refusal, as soon as it knows that"
 func TestWaitRefusesAtOnceWhatCannotPassInTime(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

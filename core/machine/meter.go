@@ -119,7 +119,8 @@ func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 	return d.state(r, forget, nil), true
 }
 
-// mostDebt is the highest debt that the Lua function read can reply.
+// mostDebt is the highest debt that a forced charge causes: about 142 years, in microseconds. So a
+// store can keep twice a debt and a flag in a number of 53 bits.
 const mostDebt = 1<<52 - 1
 
 // forced returns the debt after a forced charge, which charges only what fits into one quota, or two

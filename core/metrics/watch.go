@@ -1,5 +1,8 @@
 package metrics
 
+// Watch makes the store that counts: it passes each call on to another store, and counts what that
+// store decides.
+
 import (
 	"context"
 	"errors"
