@@ -41,8 +41,9 @@
 // CalendarWindow.
 //
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the
-// same order, with the same arguments: load, check, charge, refuse, read, amend, save. Two more
-// functions, args and amendArgs, read what redisstore/forms.go sends. The other Lua files:
+// same order: load, check, charge, refuse, read, amend, save. take.lua says which arguments they
+// have. Two more functions, args and amendArgs, read what redisstore/forms.go sends. The other Lua
+// files:
 //
 //	log.lua, ring.lua       the instants of trail.lua, for SlidingWindow and for MovingWindow; in Go
 //	                        both are in queue.go

@@ -1,5 +1,5 @@
 // Package redisstore keeps the state of limits in Redis, so that the processes of a fleet share
-// them. It makes the same decisions as memorystore. A decision usually takes one round trip, and
+// them. It decides by the same rules as memorystore. A decision usually takes one round trip, and
 // uses Redis's own clock.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
@@ -22,7 +22,7 @@
 //
 // # Client
 //
-// Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring, of Redis 6.2, 7, 8
+// The clients of go-redis work: for a single server, Sentinel, Cluster or Ring, of Redis 6.2, 7, 8
 // or Valkey 8. These options of the client matter:
 //
 //	ContextTimeoutEnabled: true
@@ -44,11 +44,11 @@
 //
 // # Services and proxies
 //
-// With a *redis.Client, the store sends the decisions of many callers together, in one command,
-// which takes the least CPU time. Some services and proxies need each decision to be sent alone, in
-// its own command. A decision that is sent alone occupies a connection until it is answered, so
-// give the client a PoolSize that is enough for that. The decisions themselves are the same in all
-// cases.
+// With a *redis.Client, the store can send the decisions of many callers together, in one command,
+// which takes the least CPU time. A Cluster, a Ring, and some services and proxies need each
+// decision to be sent alone, in its own command. A decision that is sent alone occupies a connection
+// until it is answered, so give the client a PoolSize that is enough for that. Sending alone does
+// not change what is decided.
 //
 // [Store.Connect], or otherwise the first call, finds out what a service or a proxy can do, by
 // commands that charge nothing:
@@ -90,24 +90,27 @@
 //
 // # Failure
 //
-// [Options].Timeout bounds every call, whatever the client's own options are. A call without an
-// answer is an error: [ErrTimeout], or the error of the client or of Redis. No charge is made
-// twice, because the store disables the client's retries for its commands. A bare Store fails
-// closed. To change that, wrap it in core.Fallback or core.FailOpen.
+// [Options].Timeout bounds every call but Connect, whatever the client's own options are. A call
+// without an answer is an error: [ErrTimeout], or the error of the client, of Redis or of the
+// caller's context. Redis makes no charge twice, because the store disables the client's retries for
+// its commands. A bare Store fails closed. To change that, wrap it in core.Fallback or
+// core.FailOpen.
 //
 // If the caller's context ends before its charge is sent, the caller is not charged. After that the
 // caller may be charged. If the answer to a charge of core.InFlight is lost, the store releases the
-// charge's slots in the background. The store repeats the release for a minute, or until the lease
-// ends, because the charge may arrive late.
+// charge's slots in the background. Because the charge may arrive late, the store repeats the
+// release for about a minute. While Redis does not answer, it repeats the release until the lease
+// ends.
 //
-// Calls fail until the first connections are open. [Store.Connect] opens them before the program
-// serves, and returns what is wrong with the server. After Connect, with a timeout of 50 ms, every
-// call is answered as long as Redis responds within 40 ms.
+// Calls may fail until the first connections are open. [Store.Connect] opens them before the program
+// serves, and returns what is wrong with the server. After Connect, with a timeout of 50 ms, calls
+// are answered in time as long as Redis responds within 40 ms.
 //
-// If a call has no answer, the store opens a new connection, and sends no call until that
-// connection is answered. So during an outage callers get the error at once. If only the old
-// connections are dead, because a NAT or a balancer has forgotten them, Redis decides again within
-// half a second.
+// If a call has no answer, and no other call was answered since, the store opens a new connection.
+// It sends no call until that connection is answered. If no connection can be opened, callers get
+// the error at once. If Redis hangs, each call waits for its timeout. If only the old connections
+// are dead, because a NAT or a balancer has forgotten them, Redis decides again within half a
+// second.
 //
 // # Faults
 //
@@ -165,8 +168,8 @@
 //
 // The part in braces decides the slot of a Cluster, so all of a user's keys are in one slot. In
 // names, bytes that are not printable or have a meaning in a key, such as braces and colons, are
-// escaped as %XX. A name of more than 128 escaped bytes is replaced by ~ and its digest. So any two
-// users have different keys.
+// escaped as %XX. A name of more than 128 escaped bytes is replaced by ~ and its SHA-256 digest. So
+// any two users have different keys.
 //
 // Applications with one [Options].Prefix share limits and bans, if their users and actions have the
 // same names. Options.Secret keeps users' names out of Redis. Options.Tag puts the users of one
@@ -178,8 +181,10 @@
 //   - The key of a limit expires when the limit's full quota is available again. With a
 //     CalendarWindow it expires a second later.
 //   - The key of an InFlight expires when its last lease ends.
-//   - The key of a ban policy, or of a bucket with Initial, expires after ForgetAfter.
-//   - A bucket or funnel with refunds is kept a little longer.
+//   - The key of a ban policy expires when its bans and refusals are forgotten.
+//   - The key of a bucket with Initial expires after ForgetAfter, or when the bucket has filled if
+//     that is later.
+//   - A bucket or funnel with refunds may be kept a little longer.
 //
 // # Memory in Redis
 //
@@ -192,8 +197,8 @@
 //
 // # Server
 //
-// If Redis evicts a key, its user has the full quota again. So give the limits a separate server
-// with
+// If Redis evicts the key of a limit, its user has the full quota of that limit again. If it evicts
+// the key of a ban, the ban ends. So give the limits a separate server with
 //
 //	maxmemory-policy noeviction
 //
@@ -211,8 +216,8 @@
 // With +info the store checks the eviction policy in Connect, after 100 answers and then at most
 // every ten minutes. It logs a warning if limits can be evicted.
 //
-// Without persistence every user has the full quota again after a restart of Redis. For quotas of a
-// day or a month set appendonly yes. A crash then loses about a second of actions.
+// Without persistence every user has the full quota again after a restart of Redis, and no bans. For
+// quotas of a day or a month set appendonly yes. A crash then loses about a second of actions.
 //
 // # Functions and scripts
 //
@@ -228,8 +233,9 @@
 //
 //	go run github.com/tailcut/tailcut/core/redisstore/library | redis-cli -x FUNCTION LOAD
 //
-// The store does not call a library whose code is not its own. It checks that only every ten
-// minutes, so give no application +function|load on a server that others use.
+// Every ten minutes the store checks that the library has the store's own code. If not, it runs
+// scripts instead. Until it notices, foreign code decides, so give no application +function|load on
+// a server that others use.
 //
 // Programs of two versions work side by side. The library of an old version stays until you delete
 // it:
@@ -244,12 +250,13 @@
 //
 // # Cached refusals
 //
-// As long as Redis would refuse an action again, the store repeats the refusal without asking Redis
-// (core.SourceCache). If the same Store changes the state, the store asks again at once. A change
-// by another process, or an outage, is noticed within a second.
+// For up to a second after Redis has refused an action, the store may repeat the refusal without
+// asking Redis (core.SourceCache). If the same Store changes the state, the store asks again at
+// once. A change by another process, or an outage, is noticed within a second.
 //
-// The store always asks Redis in these cases:
+// The store asks Redis in cases such as these:
 //
+//   - It is a Peek or a Status.
 //   - core.All makes the decision.
 //   - The cost is above one, and the user is not banned.
 //   - A limit or a BanPolicy records the refusal.
@@ -257,9 +264,9 @@
 //
 // # Leased limits
 //
-// If all limits of a limiter are leased, the process decides from units that it has taken in
-// advance (core.SourceLease): see core.Limit.Leased. [Store.Leases] counts the units. A Peek, a
-// Status, a Surcharge, a turn of Wait, and core.All always ask Redis.
+// If all limits of a limiter are leased, the process usually decides from units that it has taken
+// in advance (core.SourceLease): see core.Limit.Leased. [Store.Leases] counts the units. The first
+// action of a user, a Peek, a Status, a Surcharge, a turn of Wait, and core.All ask Redis.
 //
 // # Codes in the log
 //

@@ -13,17 +13,19 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// An Entry is an action in the history of a SlidingWindow.
+// An Entry is one unit of an action in the history of a SlidingWindow. An action of cost 3 has three
+// entries.
 type Entry struct {
 	Time     time.Time // by Redis's clock
 	Admitted bool      // if not, the action was refused; only CountRefused records it then
 }
 
 // History returns what a SlidingWindow has recorded for a user and an action, oldest first. It has
-// all admitted actions of the last period, and may have some that are older. If the limit has
-// CountRefused, History returns at most as many entries as the limit's max: a refused attempt takes
-// the place of an older entry, which may have been admitted. limit is the limit that the limiter
-// has, or one of the same identity.
+// the admitted actions of the last period that were not refunded, and may have some that are older.
+//
+// If the limit has CountRefused, a refused attempt takes the place of older entries, which may have
+// been admitted. History then usually returns at most as many entries as the limit's max. limit is
+// the limit that the limiter has, or one of the same identity.
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
 	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)

@@ -17,8 +17,8 @@ const (
 
 // Options are the settings of a store. The zero value has the defaults.
 type Options struct {
-	// Timeout is the longest time that a call may take. It is from 1 ms to 1 minute. 0 stands for
-	// the default of 50 ms.
+	// Timeout is the longest time that a call may take, except for Connect. It is from 1 ms to 1
+	// minute. 0 stands for the default of 50 ms.
 	Timeout time.Duration
 
 	// Prefix and a colon begin every key. Prefix has 1 to 64 letters, digits, dots, underscores,
@@ -45,7 +45,7 @@ type Options struct {
 	//
 	//	func(user string) string { org, _, _ := strings.Cut(user, "/"); return org }
 	//
-	// The store calls Tag for every decision. Tag must return the same tag for a user in all
+	// The store calls Tag whenever it asks Redis. Tag must return the same tag for a user in all
 	// processes. If the tag of a user changes, the user starts with a new state. A slot is on one
 	// server, and so are all users with the same tag.
 	Tag func(user string) string

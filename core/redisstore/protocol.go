@@ -12,8 +12,8 @@ package redisstore
 //	           refused, so that no limit records the refusal. Then, if a meter may admit the charge
 //	           ahead of its time, ":" and the time
 //	a rule     " "; "&" if it is the first rule of a further subject; the kind; " "; its numbers
-//	           with "," between them; "~" if it is a shadow; "!" if the limit charges only failures,
-//	           which mode f does
+//	           with "," between them; "~" if it is a shadow; "!" if only the modes f and o charge
+//	           the limit
 //	repeats    one argument with "*", the number of a charge, ":", and how often this charge is
 //	           repeated after the first time, for each charge that is repeated. It is missing if
 //	           none is
@@ -221,8 +221,8 @@ func (w *wire) appendKeys(keys []string, user, action string, limits []core.Limi
 // limit's identity follow. For example, a key is "tailcut:{alice}:reply:funnel:...". These hold for
 // all keys, whatever bytes the names have:
 //
-//   - The keys of two users, two actions or two limits differ. But a PerUser limit has one key for
-//     all actions.
+//   - The keys of two users, of two actions, or of two limits with different identities differ. But
+//     a PerUser limit has one key for all actions.
 //   - A key is valid UTF-8.
 //   - A key has one pair of braces, around the user or around the user's tag. Therefore all limits
 //     of a user are in one slot of a Cluster, and braces in the name of the user do not change the

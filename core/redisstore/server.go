@@ -24,8 +24,8 @@ const head = 3
 // A server is what the store knows of a Redis server: whether the server runs the programs as
 // functions. The store sends charges as scripts until it knows that the server has the library,
 // that the code of the library is ours, and that it runs. Only commands that charge nothing find
-// that out. So no charge is sent to try functions, and none is sent twice, whatever the words in
-// which a server or a proxy refuses functions.
+// that out. So no charge is sent to try functions, and no charge is made twice, whatever the words
+// in which a server or a proxy refuses functions.
 type server struct {
 	functions atomic.Bool
 	looked    atomic.Int64 // when the server was last inspected, in nanoseconds since 1970
@@ -39,7 +39,7 @@ type server struct {
 //
 //   - findFunctions, if it has the library
 //   - findScripts, if it has no library, or refuses functions and scripts
-//   - findAnswer, if it did not answer, or has lost the library
+//   - findAnswer, if it did not answer, has lost the library, is out of memory, or is a replica
 const (
 	findFunctions = 10 * time.Minute
 	findScripts   = time.Minute

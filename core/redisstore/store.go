@@ -53,8 +53,8 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 //     advance.
 //   - If Redis has refused an equal charge within the last second, this process may repeat that
 //     refusal.
-//   - Otherwise Redis decides, in one round trip. Charges that wait at the same time may share a
-//     command.
+//   - Otherwise Redis decides, usually in one round trip. Charges that wait at the same time may
+//     share a command.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	if err := ctx.Err(); err != nil {
 		return d, nil, err
@@ -62,7 +62,7 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, r *co
 	return s.leases.Take(ctx, c)
 }
 
-// Amend refunds, releases or renews a charge, in one round trip.
+// Amend refunds, releases or renews a charge, usually in one round trip.
 func (s *Store) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	return s.leases.Amend(ctx, r, a)
 }
@@ -80,9 +80,9 @@ func (s *Store) Dated() {}
 // connections to each server, or one for each millisecond of the response time if these are more,
 // but at most PoolSize and at most 32.
 //
-// Connect also loads the library of functions. It logs what looks wrong about the server and the
-// client: see "Codes in the log". If the server runs neither functions nor scripts, or does not
-// answer, Connect returns an error. The program can serve all the same.
+// Connect also loads the library of functions, if it may. It logs what looks wrong about the server
+// and the client: see "Codes in the log". If the server runs neither functions nor scripts, or does
+// not answer, Connect returns an error. The program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {
 	return s.wire.connect(ctx, func(server string, send batch.Send) error {
 		return s.wire.inspect(send, s.wire.server(server), s.wire.ownKey(server))

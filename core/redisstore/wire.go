@@ -46,8 +46,8 @@ func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 	return w
 }
 
-// Take decides a charge in one round trip. With a refusal it returns a record even if the charge
-// asks for none, because the cache of refusals needs the readings. That cache sets the By of records.
+// Take has Redis decide a charge. With a refusal it returns a record even if the charge asks for
+// none, because the cache of refusals needs the readings. That cache sets the By of records.
 func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
 	r := w.request(&c)
 	call := &batch.Call{Keys: w.keys(&c), Word: r.word, Size: r.size, Weight: r.weight}
@@ -81,7 +81,7 @@ const mostNumber = 1<<53 - 1<<14
 
 // releaseLost releases, in the background, the slots of a charge that has no answer. Redis may
 // still receive the charge, or may have refused it. Therefore releaseLost tries again until it
-// finds the slots, or until their lease has ended.
+// finds the slots, until about a minute has passed, or until their lease has ended.
 func (w *wire) releaseLost(c *core.Charge, number int64) {
 	release := machine.Amendment{Verb: machine.VerbRelease}
 	for _, p := range c.Parts() {
@@ -103,7 +103,7 @@ func (w *wire) releaseLost(c *core.Charge, number int64) {
 	}
 }
 
-// Amend refunds, releases or renews a charge in one round trip.
+// Amend has Redis refund, release or renew a charge.
 func (w *wire) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	amended, word := amendWord(r, a)
 	keys := w.appendKeys(nil, r.User, r.Action, amended)

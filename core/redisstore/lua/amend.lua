@@ -1,6 +1,7 @@
 -- Amends a charge at one instant of this server's clock: gives units back to the limits of the
 -- charge, or releases or renews its slots. After a refund there is no more room than if the charge
--- had never happened. A missing key and a value that is no state stay as they are.
+-- had never happened, except that a bucket with Initial stays started. A missing key and a value
+-- that is not a state stay as they are.
 --
 -- protocol.go says what the arguments and the reply are. take.lua says what the functions of a
 -- machine do.

@@ -1,23 +1,34 @@
--- Fixed, elastic and calendar windows. These numbers are sent and replied:
+-- The machine of FixedWindow, ElasticWindow and CalendarWindow.
 --
---   arguments  cost, max, period. A calendar window also has four instants, by the clock of the
---              process: the starts of the period before the present one, of the present one, and of
---              the two after it
---   reply      twice the count, plus 1 if the limit has room; the time until the window ends. If
---              the count of a calendar window is 0, it is the time until the period ends
---   amend      units, period, the end of the charge's window; 1 if the charge opened that window
---              and all of its units are given back, else 0
-
--- A state is "count end". The state of a calendar window is kept for a second after its end. So if
--- the clock steps back over a boundary by at most a second, no period has its quota twice.
-
--- Fields have the names of counter.go, with these differences:
+-- The process sends these numbers to decide a charge:
 --
---   ends           the end of the window, which is Expires less linger. If there is no window,
---                  check sets it to now
---   till           the end of the present period of a calendar window
---   stored, width  the end of the window in Redis, and how many digits the count in Redis has. save
---                  writes only what has changed
+--   cost, max, period
+--   for a calendar window, also the starts of four periods by the clock of the process: the period
+--   before the present one, the present one, and the next two
+--
+-- The script replies two numbers:
+--
+--   twice the count of units, plus 1 if the limit has room
+--   the time until the window ends. If nothing counts in a calendar window, this is the time until
+--   the present period ends
+--
+-- For a refund the process sends these numbers:
+--
+--   the units to give back, the period, and the end of the window in which they were charged
+--   1 if the charge opened that window and all of its units are given back, and otherwise 0
+
+-- In Redis a state is the text "count end", such as "3 1767326645678901". The state of a calendar
+-- window is kept for a second after the end of the window. So if the clock steps back over a
+-- boundary by at most a second, no period has its quota twice.
+
+-- The fields have the names of counter.go, except these:
+--
+--   s.ends    the end of the window. In Go it is Expires less linger. If there is no window, the
+--             function check sets s.ends to now
+--   s.till    the end of the present period of a calendar window
+--   s.stored  the end of the window that Redis has
+--   s.width   how many digits the count has in Redis. With s.stored and s.width the function save
+--             finds out how little it needs to write
 
 local call, floor, format, match = redis.call, math.floor, string.format, string.match
 local save -- below
@@ -42,8 +53,9 @@ local function load(_, key, _, s)
 	s.stored = s.ends -- in Redis
 end
 
--- align is check for a calendar window. A count belongs to the period whose end is nearest to the
--- end in the state. These two ends may differ, because processes may have different time zone data.
+-- align does the work of check for a calendar window. A count belongs to the period whose end is
+-- nearest to the end in the state. These two ends may differ, because processes may have different
+-- time zone data.
 local function align(r, now, s)
 	local starts, i = r.starts, 1
 	while starts[i + 1] and starts[i + 1] <= now do
@@ -59,7 +71,7 @@ local function align(r, now, s)
 		s.count, s.ends = 0, now
 	elseif before then -- it counts until its end
 		return
-	elseif s.ends < last then -- a refusal tells it too, or a process with the earlier end would begin anew
+	elseif s.ends < last then -- also for a refusal; otherwise a process with the earlier end would start a new count
 		s.ends, s.dirty = last, true
 	elseif 2 * (s.ends - last) > last - first and last - now > linger then -- the clock stepped back
 		s.ends, s.dirty = last, true

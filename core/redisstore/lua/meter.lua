@@ -113,7 +113,7 @@ local function check(r, now, cost, a, s)
 	local debt, part, bound, boundPart = s.debt, s.part, r.burst, r.burstPart
 	if debt < 0 then
 		debt, part, s.debt, s.part = 0, 0, 0, 0
-	elseif debt >= bound and exceeds(debt, part, bound, boundPart) and not s.turns then -- the clock stepped back
+	elseif debt >= bound and exceeds(debt, part, bound, boundPart) and not s.turns then -- the clock stepped back, or a limiter with a larger quota wrote it
 		debt, part = bound, boundPart
 		s.debt, s.part, s.refunds, s.dirty = debt, part, false, true
 	end
@@ -161,7 +161,7 @@ local function charge(r, now, _, a, s)
 	s.debt, s.part, s.dirty = debt, part, true
 end
 
--- refuse starts a bucket with Initial whose first action is refused.
+-- If record is set, refuse starts a bucket with Initial whose first action is refused.
 local function refuse(r, now, cost, record, s)
 	if record and not s.exists and not exceeds(cost, s.costPart, r.burst, r.burstPart) then
 		s.forget, s.exists, s.dirty = now + r.keep, true, true
@@ -193,8 +193,8 @@ local function amend(r, now, t, give, s, key)
 	end
 end
 
--- save writes the state. The key expires when the full quota is available, or when the state is
--- forgotten.
+-- save writes the state. The key expires when the full quota is available and no refund matters any
+-- more. The key of a bucket with Initial expires when the state is forgotten.
 function save(_, key, now, s)
 	local ends, part = now + s.debt, s.part
 	local text = format('%d', ends)

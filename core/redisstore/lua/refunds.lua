@@ -1,10 +1,13 @@
--- The refund of a meter. A meter remembers refunds so that it gives no time back twice. They are
--- the end of its state, from the "!" on: meter.lua has the format. The tat is the instant at which
--- the debt of the meter ends. Refunds stay text until a refund needs them: valid, till and last
--- read the text as it is. A meter without refunds has nil or false as that text.
+-- The refund of a meter. A meter remembers refunds so that it gives no time back twice. In the text
+-- of a state, the refunds are everything from the "!" on. meter.lua has the format. The tat is the
+-- instant at which the debt of the meter ends.
 --
--- amend does what amend of meter.go does. limit and add are those of refunds.go. push and merge are
--- part of add. sub, exceeds and ceil are methods of Span in Go.
+-- The functions valid, till and last read this text without parsing it into a list. If a meter has
+-- no refunds, the text is nil or false.
+--
+-- The function amend does what amend of meter.go does. The functions limit and add do what those of
+-- refunds.go do, and add also does what push and merge do there. In Go the functions sub, exceeds
+-- and ceil are methods of Span.
 
 local format, match = string.format, string.match
 
@@ -39,9 +42,9 @@ local function list(text)
 	return refunds
 end
 
--- till returns the instant until which refunds are remembered. By then everything that was charged
--- before the last refund has drained, and a refund that starts a new list has a higher number than
--- that one.
+-- The function till returns the instant until which the refunds are remembered. By then everything
+-- that was charged before the last refund has drained. A refund after that instant starts a new
+-- list, and its number is higher than the numbers in this list.
 local function till(text) return text and match(text, '%d+') + 0 or 0 end
 
 -- last returns the number of the last refund, or 0 if there is none.
@@ -62,9 +65,9 @@ end
 -- gave back. before and at are the tat before and after it. known is the number of the last refund
 -- before the charge.
 --
--- A refund replaces earlier ones whose tat is not lower than its own. If its tat is past, it
--- replaces all of them. If there are nine refunds, the two with the nearest tats become one, which
--- has the lower tat.
+-- The new refund replaces earlier refunds whose tat is not lower than its own. If its tat is past,
+-- it replaces all earlier refunds. If there are nine refunds, the two with the nearest tats become
+-- one, which has the lower tat.
 local function add(text, at, gave, before, known, parts, now)
 	local kept = {}
 	local function push(number, at)
@@ -101,7 +104,7 @@ end
 local function amend(r, now, t, give, s)
 	local debt, at = {whole = s.debt, part = s.part}, {whole = now + s.debt, part = s.part}
 	local left = limit(s.refunds, t.after, t.known)
-	if exceeds(left, at) then -- the debt was cut when the clock stepped back
+	if exceeds(left, at) then -- the debt was cut, for example when the clock stepped back
 		left = at
 	end
 	left = {whole = left.whole - now, part = left.part}

@@ -1,8 +1,10 @@
 -- Slots of InFlight: a log of the slots that are taken. The member of an entry is the number of the
--- slot. It never changes, so a release or a renewal can be repeated, and cannot find the slot of
--- another action. The score is the instant of the charge or of the last renewal. The slots of one
--- charge have numbers in a row, from the number of the charge on. The client has chosen that number
--- at random, so it can release the slots even if it got no reply.
+-- slot, which does not change. The score is the instant of the charge or of the last renewal. The
+-- slots of one charge have numbers in a row, from the number of the charge on.
+--
+-- The client has chosen the number of the charge at random. So it can release the slots even if it
+-- got no reply, and a repeated release or renewal practically never finds the slot of another
+-- action.
 --
 -- These slots use the functions and fields of trail.lua. In Go slots.go has its own. Two more
 -- fields are s.ids, the numbers of the slots that were added, for save, and s.first, the first slot

@@ -138,7 +138,7 @@ const (
 // caller takes, if it takes units. waited is how often the caller has waited already. left is how
 // much time the caller has left. choose changes nothing. These are its main rules:
 //
-//   - If a command is under way, the caller waits for its answer.
+//   - If a command is under way, the caller usually waits for its answer.
 //   - If the budget allows no command yet, the caller waits until it does. But if the limit is
 //     nearly used up, the process refuses. The limit is nearly used up if the units that callers
 //     wait for, and those used since the last command, are as many as half of what remains.

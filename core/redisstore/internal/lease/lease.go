@@ -3,7 +3,7 @@
 //
 // The lease of units begins before their charge is sent, and lasts as long as the limit says, by
 // the clock of this process. So the lease has ended when that time has passed since the server charged
-// the units. What is left at the end is given back.
+// the units. The process tries to give back what is left at the end.
 //
 // The server decides the first action of a user. If several actions come within the time of a
 // lease, one caller takes units for all of them. For a user and an action one such command is under
@@ -36,7 +36,7 @@ const (
 type Table struct {
 	server    core.Amender  // units are taken from it
 	timeout   time.Duration // how long a caller waits
-	late      error         // the error after the timeout
+	late      error         // the error of a caller that has waited for so long
 	room      int           // how many holdings a shard may have
 	seed      maphash.Seed
 	shards    [shards]shard
@@ -51,8 +51,8 @@ type Table struct {
 const Room = 16_384
 
 // New makes an empty table. room is how many holdings it may keep. If there is no room for another
-// holding, the server decides. A caller waits at most for the timeout, and then gets the error
-// late.
+// holding, the server decides. If a caller has waited for units for the duration timeout, it gets
+// the argument late as its error. If its own context has ended, it gets the error of that context.
 func New(server core.Amender, timeout time.Duration, late error, room int) *Table {
 	return &Table{
 		server: server, timeout: timeout, late: late, room: room / shards,

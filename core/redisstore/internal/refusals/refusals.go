@@ -1,6 +1,7 @@
-// Package refusals repeats refusals of Redis, as long as it is certain that Redis would refuse too,
-// and for at most a second. A change by another process may therefore be noticed a second late. A
-// refusal by InFlight is repeated for 10 ms at most, because a slot may be released at any moment.
+// Package refusals repeats refusals of Redis for at most a second, and only as long as Redis would
+// refuse too if no other process changed the state. So a change by another process may be noticed a
+// second late. A refusal by InFlight is repeated for 10 ms at most, because a slot may be released
+// at any moment.
 package refusals
 
 import (
@@ -153,7 +154,7 @@ func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *c
 }
 
 // Sure returns the time by the clock of this process that certainly passes while d passes on the
-// server. The two clocks drift apart by less than a thousandth. The microsecond is for rounding.
+// server, if the two clocks drift apart by less than a thousandth. The microsecond is for rounding.
 func Sure(d time.Duration) time.Duration { return d - d/1000 - time.Microsecond }
 
 // A row has a few refusals. It also knows whether an answer that is under way may still be kept.
