@@ -88,8 +88,9 @@ func (p *Part) whole(mode machine.Mode) Decision {
 }
 
 // Fallback returns a store that asks store, and asks other if store has no answer. A decision of
-// other has [SourceFallback]. Fallback is the recommended way to use a shared store, with a
-// memorystore as other. During an outage, routes stay limited and users are served.
+// other has [SourceFallback], or [SourceNone] if other is a FailOpen that has no answer either.
+// Fallback is the recommended way to use a shared store, with a memorystore as other. During an
+// outage, routes stay limited and users are served.
 //
 // [FailOpen] describes when store is asked, and what counts as a failure. There is one difference:
 // if the caller's deadline ends before store answers, other decides. Reset resets both stores.

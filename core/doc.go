@@ -106,7 +106,7 @@
 //   - Failures only: [OnlyFailures], and [Limiter.Surcharge] for a failure.
 //   - Actions in progress: [Limiter.Release], [Limiter.Renew], [Limiter.Lease] and [ErrLeaseEnded].
 //   - Costs: [Limiter.Refund], [Limiter.RefundN] and [Limiter.Settle] need a [Refundable] limiter.
-//     Their error without one is [ErrNoReceipt].
+//     They return [ErrNoReceipt] if an allowed action has no receipt.
 //   - Waiting: [Limiter.Wait] and [Limiter.WaitN] return [ErrRefused] if the turn does not come
 //     before the deadline.
 //   - Bans by hand: [Limiter.Ban] and [Limiter.Unban] need a [BanPolicy]. Their error without one

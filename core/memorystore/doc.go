@@ -66,7 +66,7 @@
 //   - A user who gets a key later starts with a full quota.
 //   - Refund changes nothing. If the user has a key by then, Refund may give back units there.
 //   - Wait reserves no turn.
-//   - A slot of InFlight is free when its lease ends. Release does not free it.
+//   - A slot of InFlight is free when its lease ends. Release does not free it, and Renew fails.
 //   - A ban by hand fails, and so does a Settle that would charge more, because a shared state
 //     cannot hold the ban or the debt of one user.
 //

@@ -3,9 +3,9 @@ package memorystore
 // New keys. makeRoom finds room for them before a charge is committed, and saveNew saves them after
 // it.
 //
-// A full store drops another key. If no key can be dropped, all users without a key share one state
-// of each limit. Together they may do what one user may. So a flood of keys does not lock out new
-// users.
+// A full store drops another key. If no key can be dropped, all users of a shard without a key
+// share one state of each limit. Together they may do what one user may. So a flood of keys does
+// not refuse all new users.
 //
 // The store drops keys by GreedyDual, a cache replacement algorithm by Young. Each key has a level,
 // and each table too:
@@ -16,7 +16,7 @@ package memorystore
 //
 // So a key that is not used falls behind as the level of the table rises. A key that has used n
 // times as much of its quota stays n times as long. If only the used part counted, keys that were
-// once nearly refused would stay for ever, and all other keys would drop one another.
+// once nearly refused would stay until they expire, and all other keys would drop one another.
 
 import (
 	"iter"

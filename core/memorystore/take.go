@@ -173,8 +173,9 @@ func (s *Store) begin(tx *transaction) {
 }
 
 // save writes a state that is dirty. If the limit refuses, save protects the key: before the
-// instant until, the key is not dropped for another key. The key of an InFlight is protected until
-// all leases end, because each slot that is forgotten would admit one more action at the same time.
+// instant until, the key is not dropped for another key. The key of an enforced InFlight is
+// protected until all leases end, because each slot that is forgotten would admit one more action
+// at the same time.
 func (r *ref) save(e *machine.Entry, now, until int64) {
 	if r.slot.key != r.key {
 		r.locate()
