@@ -31,7 +31,7 @@ var leavingCosts3 = finalCost(1, func(status int) int {
 	return 1
 })
 
-// "Nothing is refunded to a client that has left."
+// "FinalCost refunds nothing to a client that has left."
 // What is left of 5 after one request that costs nothing if it fails.
 func TestWhichFailedRequestsAreRefunded(t *testing.T) {
 	type ended func(w http.ResponseWriter, r *http.Request, leave func())
