@@ -22,12 +22,14 @@
 // The most common tasks:
 //
 //   - limit a route: nethttp.Limit, ginlimit.Limit or echolimit.Limit; by address: nethttp.PerIP
-//   - lock a login after failures: nethttp.Config.OnlyFailures, as in examples/login; without HTTP:
-//     [OnlyFailures]
-//   - allow 10,000 calls a month: [CalendarWindow] with [Month]; for plans in a file: package plans
-//   - limit streams that are open at the same time: [InFlight], as in examples/llmproxy; without
-//     HTTP, call [Limiter.Release] when a stream ends
-//   - share limits in a fleet: redisstore.New inside [Fallback]; see "When the store fails"
+//   - lock a login after failures: "Logins" of package keyfuncs; without HTTP: [OnlyFailures]
+//   - allow 10,000 calls a month: CalendarWindow(10_000, Month, nil); for plans in a file: package
+//     plans
+//   - limit streams that are open at the same time: [InFlight], as in examples/llmproxy; for
+//     WebSockets nethttp.Hold, as in examples/websocket; without HTTP, call [Limiter.Release] when
+//     a stream ends
+//   - share limits in a fleet: Fallback(redisstore.New(rdb, nil), memorystore.New(nil)); see "When
+//     the store fails"
 //
 // Who is limited, and for what:
 //

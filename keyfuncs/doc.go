@@ -10,6 +10,18 @@
 //
 // Gin and Echo take these functions too: ginlimit.From(user), echolimit.From(user).
 //
+// # I want to
+//
+//   - limit users who are logged in: [ContextValue]
+//   - limit visitors by address: [RemoteIP], and [ForwardedIP] behind a proxy; see "Which function
+//     for which setup"
+//   - limit users by id, and visitors by address: [First]
+//   - limit all clients together: [Everyone]
+//   - name an action: [Action]
+//   - make each route an action: [Route]; for Gin ginlimit.Route, for Echo echolimit.Route
+//   - lock a login after failures: "Logins"
+//   - limit by something else, such as a tenant: "Your own function"
+//
 // A program that swaps user and action usually does not compile, or panics at start-up. But nothing
 // tells apart two functions that you wrote, or that come from an adapter's From, from [First] or
 // from [Join].
@@ -160,13 +172,8 @@
 //
 // # Logins
 //
-// At a login no user is authenticated yet, and anybody can send any name. A limit on the name alone
-// lets any client lock the name's owner out. Use two limits that count only failures: one per
-// account and address, and one per address. The program examples/login does this, for net/http and
-// Gin, with a form and with JSON.
-//
-// The code below locks an account for an address after five failures, for 15 minutes and then for
-// longer. An address has 20 failures in 15 minutes, whatever the names are:
+// Five failures lock an account for an address, for 15 minutes and then for longer, and an address
+// has 20 failures in 15 minutes:
 //
 //	perAccount, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
 //	perAccount, err = perAccount.With(core.BanPolicy{
@@ -186,6 +193,11 @@
 //		nethttp.By(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address")))
 //
 //	h = http.MaxBytesHandler(limit(http.HandlerFunc(login)), 4<<10)
+//
+// At a login no user is authenticated yet, and anybody can send any name. A limit on the name alone
+// lets any client lock the name's owner out. So there are two limits that count only failures: one
+// per account and address, and one per address. The program examples/login does this, for net/http
+// and Gin, with a form and with JSON.
 //
 // Right passwords count nothing. After the fifth failure the next attempt is refused and starts the
 // lock, even with the right password.

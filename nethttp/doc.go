@@ -18,6 +18,9 @@
 //   - lock a login after failures: Config.OnlyFailures, as in examples/login; see "Only failures"
 //   - limit requests in progress, streams and sockets: core.InFlight; see "Requests at the same
 //     time"
+//   - allow 10,000 requests a month: core.CalendarWindow(10_000, core.Month, nil)
+//   - share limits in a fleet: core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)); see
+//     "When the store fails" of package core
 //   - give each plan its limits: Config.Limiter, or package core/plans, as in examples/quota
 //   - limit what only the handler knows, such as the size of a batch: [Allow]
 //   - charge what a request has cost in the end: [Settle]; see "Costs known at the end"

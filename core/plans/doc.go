@@ -22,6 +22,14 @@
 //
 //	p, err := plans.New(store, document)     // the first document, such as an embedded one
 //	err = p.Follow(plans.File("plans.json")) // the documents that replace it
+//
+//	// others decides the actions for which a user's plan has no limits.
+//	others := core.Must(core.New(store, core.SlidingWindow(60, time.Minute)))
+//
+//	// customer says what the program knows about the user, such as the plan of a subscription.
+//	customer := func(r *http.Request) (plans.Customer, error) {
+//		return plans.Customer{Plan: sessionOf(r).Plan}, nil
+//	}
 //	limit := nethttp.Config{Limiter: plans.Pick(p, user, action, customer)}.Limit(others, user, action)
 //
 // # I want to
