@@ -41,9 +41,9 @@ func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 
 // Amend changes what t has taken in the present state of an entry. It sets Dirty if the store must
 // write the state, or delete it because it has expired. If nothing is left to amend, or if a refund
-// could give back too much, it changes nothing. After a refund the state has no more room than if
-// the action had never happened. A bucket with Initial that the action has started is an exception:
-// it stays started.
+// could give back too much, it changes nothing. It also refunds nothing if now is before t.At. After
+// a refund the state has no more room than if the action had never happened. A bucket with Initial
+// that the action has started is an exception: it stays started.
 //
 // A refund of a meter changes the end of its debt: the instant at which the debt will have drained.
 //

@@ -185,7 +185,7 @@ type Mode uint8
 // The modes of an [Ask].
 const (
 	ModeCharge  Mode = iota // charge if there is room
-	ModePatient             // like ModeCharge, but the caller waits for its turn, so no limit records a refusal
+	ModePatient             // like ModeCharge, but the caller waits for its turn, so no limit records that the charge is refused
 	ModePeek                // decide, but write nothing
 	ModeForce               // allow even if there is no room, and charge as much of the cost as fits
 	ModeOwe                 // like ModeForce, but fill the state up to two quotas: core.Limiter.Settle

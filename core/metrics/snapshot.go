@@ -30,8 +30,8 @@ type Snapshot struct {
 }
 
 // Leases counts units of limits with core.Limit.Leased: the units that stores have taken in
-// advance, the units that they have given back, and the units that were lost because a store could
-// not give them back.
+// advance, the units that they have given back, and the units that were lost, for example because a
+// store could not give them back.
 type Leases struct{ Taken, Returned, Lost uint64 }
 
 // Decisions is the number of decisions with these label values.

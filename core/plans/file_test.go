@@ -83,7 +83,7 @@ func TestAFileIsInForceWithinTwoSeconds(t *testing.T) {
 	}
 }
 
-// "So it does not return a half-written file"
+// "So it usually does not return a half-written file"
 // What is being written is not taken, even if it is a valid document.
 func TestAFileThatIsBeingWritten(t *testing.T) {
 	log := logged(t)

@@ -26,8 +26,8 @@
 // or Valkey 8. These options of the client matter:
 //
 //	ContextTimeoutEnabled: true
-//	    If a reply is lost, the client gives up the connection after three of the store's timeouts.
-//	    Without this option it holds the connection for its ReadTimeout, 5 s by default.
+//	    If a reply is lost, the client gives up the connection after at most three of the store's
+//	    timeouts. Without this option it holds the connection for its ReadTimeout, 5 s by default.
 //	ReadTimeout: 200 * time.Millisecond, for a Cluster
 //	    If a master hangs, its users wait for 0.15 s after the election. With the default they wait
 //	    for 2 to 4 s.

@@ -25,10 +25,11 @@ package redisstore
 //
 // The program amend refunds, releases or renews. Its arguments are the keys of the limits whose
 // states it changes, the instant of the charge, and a word with a rule for each of these limits.
-// Its reply is 1, or 0 if the lease of a slot has ended and its limit is no shadow.
+// Its reply is 0 if it does not find the slots of an enforced limit, for example because their lease
+// has ended. Otherwise its reply is 1.
 //
-// Each file of lua has the numbers of its machine at its top. An example has three lines: what is
-// asked, the words after the keys, and the reply. Times are in microseconds.
+// The file of each machine in lua has the numbers of the machine at its top. An example has three
+// lines: what is asked, the words after the keys, and the reply. Times are in microseconds.
 //
 //	Funnel(15, Per(1, time.Second)), empty
 //	    c funnel 1000000,15000000

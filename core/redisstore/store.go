@@ -90,8 +90,8 @@ func (s *Store) Connect(ctx context.Context) error {
 }
 
 // Leases returns how many units of leased limits this store has taken in advance, how many of them
-// it has given back, and how many it has lost because it could not give them back. See
-// [core.Limit.Leased].
+// it has given back, and how many it has lost. Units are lost if the store could not give them
+// back, or if a ban or a Reset has discarded them. See [core.Limit.Leased].
 func (s *Store) Leases() (taken, returned, lost uint64) { return s.leases.Counts() }
 
 // Part returns the address of the server that has the states of the user. It returns "" if the

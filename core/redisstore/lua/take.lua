@@ -5,11 +5,12 @@
 -- protocol.go says what the keys, the arguments and the reply are.
 
 -- decide does for all charges what Check and Commit do in Go for one charge. It loads and checks
--- the limits of a charge. If they have room, it charges each of them. If not, each may record the
--- refusal. Then it replies the reading of each limit, and saves each state that has changed. If a
--- charge is repeated, its states are loaded before the first time and saved after the last time.
+-- the limits of a charge. If they have room, it charges them, unless the charge is a peek. If they
+-- do not, each of them may record the refusal. Then it replies the reading of each limit, and saves
+-- each state that has changed. If a charge is repeated, its states are loaded before the first time
+-- and saved after the last time.
 
--- The functions of a machine do what they do in Go, and have their arguments in the same order:
+-- The functions of a machine do what they do in Go. Arguments of both are in the same order:
 --
 --   r     the rule: what a word says of a limit, except for its cost
 --   now   the instant of the run
@@ -35,7 +36,7 @@
 --   charge(r, now, cost, a, s, number)
 --       number is the number of the first slot that the charge takes
 --   refuse(r, now, cost, record, s)
---       does not record a cost above the quota. In Go Rule.Refuse finds out whether a cost is
+--       does not record a cost above the quota. In Go Rule.Refuse makes sure of that
 --   read(r, now, cost, s, reply, last, amendable)
 --       appends to the reply, and returns its new length
 --   amendArgs(kind, made, ...)
@@ -104,9 +105,9 @@ local function lacking(ask, i)
 	return short, limited, banned
 end
 
--- records reports whether a rule records that its charge does not pass. It has the conditions of
--- records in Go and those of Rule.Refuse. During a ban no rule records. A ban policy records if a
--- limit of its subject other than InFlight has refused.
+-- records reports whether a rule records that it has no room for the charge. It has the conditions
+-- of records in Go and those of Rule.Refuse. During a ban no rule records. A ban policy records if
+-- an enforced limit of its subject other than InFlight has refused.
 local function records(r, s, ask, passes, limited, banned)
 	if banned or r.bans and not limited or not r.bans and s.fits then
 		return false

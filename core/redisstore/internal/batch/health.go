@@ -60,8 +60,9 @@ func (h *health) worsen(to state) { h.state = max(h.state, to) }
 // answers notes that a server has answered.
 func (h *health) answers(now time.Time) { h.state, h.answered, h.recheck = up, now, time.Time{} }
 
-// unanswered notes that a batch has no answer. If b is nil, the call was in no batch, and
-// unanswered does nothing.
+// unanswered notes that a batch has no answer. It does nothing if b is nil, because the call was in
+// no batch. It also does nothing if the batch only took too long, and the server has answered
+// another batch since this one was sent.
 func (l *lane) unanswered(b *batch, err error) {
 	h, s := &l.health, stateAfter(err)
 	if b == nil || !b.senders.current() || s == mute && h.answered.After(b.sent) {

@@ -192,7 +192,7 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 }
 
 // mayBeDirect reports whether the caller may send its call itself. Another goroutine would take 30
-// of 70 us. These conditions must hold:
+// of 70 us. These are the main conditions:
 //
 //   - The client heeds deadlines, because a caller who sends cannot leave before the client
 //     returns.

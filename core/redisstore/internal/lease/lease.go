@@ -2,8 +2,8 @@
 // server in advance: see core.Limit.Leased. The leases of InFlight's slots are something else.
 //
 // The lease of units begins before their charge is sent, and lasts as long as the limit says, by
-// the clock of this process. So the lease has ended when that time has passed since the server charged
-// the units. The process tries to give back what is left at the end.
+// the clock of this process. So the lease has ended when that time has passed since the server
+// charged the units. The process tries to give back what is left at the end.
 //
 // The server decides the first action of a user. If several actions come within the time of a
 // lease, one caller takes units for all of them. For a user and an action one such command is under
@@ -61,7 +61,7 @@ func New(server core.Amender, timeout time.Duration, late error, room int) *Tabl
 }
 
 // Counts returns how many units the table has taken in advance, how many of them it has given back,
-// and how many it has lost because it could not give them back.
+// and how many it has lost: it could not give them back, or a ban or a Reset has discarded them.
 func (t *Table) Counts() (taken, returned, lost uint64) {
 	return t.taken.Load(), t.returned.Load(), t.lost.Load()
 }

@@ -24,8 +24,8 @@ const (
 )
 
 // A Cache is a store that repeats recent refusals of a server. A keyed hash gives each user a row.
-// So a user with many refusals displaces only refusals of the few users in the same row. Many
-// goroutines may use a Cache at once.
+// So a user with many refusals displaces only refusals of users in the same row. Many goroutines
+// may use a Cache at once.
 type Cache struct {
 	server core.Amender // each of its refusals has a record, for its readings
 	now    func() time.Duration
