@@ -41,6 +41,8 @@ func everyKind(t *testing.T, store *redisstore.Store, user string) {
 	}
 }
 
+var fromReplicas = []redis.ClusterOptions{{ReadOnly: true}, {RouteRandomly: true}}
+
 // All of it by the documented user.
 func TestCluster(t *testing.T) {
 	t.Parallel()
@@ -127,7 +129,7 @@ func TestCluster(t *testing.T) {
 			s.Do(append([]string{"ACL", "SETUSER", words[2]}, more...)...)
 			s.Do("CONFIG", "RESETSTAT")
 		}
-		for _, o := range []redis.ClusterOptions{{ReadOnly: true}, {RouteRandomly: true}, {RouteByLatency: true}} {
+		for _, o := range fromReplicas {
 			o.Addrs, o.Username, o.Password, o.DisableIdentity = addrs, words[2], "password", true
 			rdb := redis.NewClusterClient(&o)
 			everyKind(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}), user)
