@@ -164,14 +164,12 @@ type denies struct{}
 // full asks Redis, except in Deny.
 type full struct{ *wire }
 
-func (f full) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+func (f full) Decide(ctx context.Context, c core.Charge) (readings []machine.Reading, now int64, err error) {
 	if ctx.Value(denies{}) == nil {
-		return f.wire.Take(ctx, c)
+		return f.wire.Decide(ctx, c)
 	}
 	rule := c.Limits[0].Rule()
-	r := &core.Record{Charge: c, Readings: []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}}
-	d, _ := c.Answer(r.Readings, 0)
-	return d, r, nil
+	return []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}, 0, nil
 }
 
 // Anew is whether the store tells the script of a charge what one that has seen no other

@@ -64,7 +64,7 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, r *co
 
 // Amend refunds, releases or renews a charge, usually in one round trip.
 func (s *Store) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
-	return s.leases.Amend(ctx, r, a)
+	return s.refusals.Amend(ctx, r, a)
 }
 
 // Reset deletes the states that the limits have for the user and the action.

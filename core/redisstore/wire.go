@@ -23,7 +23,7 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// A wire is the store that asks Redis about every charge.
+// A wire asks Redis about every charge.
 type wire struct {
 	options       Options // with the defaults
 	batches       *batch.Queue
@@ -46,32 +46,23 @@ func newWire(rdb redis.UniversalClient, opts *Options) *wire {
 	return w
 }
 
-// Take has Redis decide a charge. With a refusal it returns a record even if the charge asks for
-// none, because the cache of refusals needs the readings. That cache sets the By of records.
-func (w *wire) Take(ctx context.Context, c core.Charge) (d core.Decision, kept *core.Record, err error) {
+// Decide has Redis decide a charge. It returns what [core.Charge.Answer] needs.
+func (w *wire) Decide(ctx context.Context, c core.Charge) (readings []machine.Reading, now int64, err error) {
 	r := w.request(&c)
 	call := &batch.Call{Keys: w.keys(&c), Word: r.word, Size: r.size, Weight: r.weight}
 	if r.slots {
 		call.Number = rand.Int64N(mostNumber) + 1
 	}
-	var readings []machine.Reading
-	var now int64
 	reply, err := w.do(ctx, call)
 	lost := call.Lost
 	if err == nil {
 		readings, now, err = r.decode(reply)
 		lost = err != nil
 	}
-	if err != nil {
-		if r.slots && lost {
-			w.releaseLost(&c, call.Number)
-		}
-		return d, nil, err
+	if err != nil && r.slots && lost {
+		w.releaseLost(&c, call.Number)
 	}
-	if d, kept = c.Answer(readings, now); kept == nil && !d.Allowed {
-		kept = &core.Record{Charge: c, Readings: readings}
-	}
-	return d, kept, nil
+	return readings, now, err
 }
 
 // mostNumber is the highest number for the first slot of a charge. Lua needs the numbers of all

@@ -95,6 +95,10 @@ func (s *server) process() *process {
 	return &process{lease.New(s, time.Second, context.DeadlineExceeded, lease.Room), s}
 }
 
+func (p *process) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
+	return p.server.Amend(ctx, r, a)
+}
+
 // An action is what passed, and when: for a decision of the server at the server's instant, and
 // otherwise when the process decided.
 type action struct {

@@ -78,11 +78,6 @@ func (t *Table) Take(ctx context.Context, c core.Charge) (core.Decision, *core.R
 	return t.server.Take(ctx, c)
 }
 
-// Amend has the server amend a charge that the server has decided.
-func (t *Table) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
-	return t.server.Amend(ctx, r, a)
-}
-
 // Reset has the server delete the states of limits, and discards the units that the process holds
 // of them.
 func (t *Table) Reset(ctx context.Context, user, action string, limits []core.Limit) error {

@@ -27,16 +27,26 @@ const (
 // So a user with many refusals displaces only refusals of users in the same row. Many goroutines
 // may use a Cache at once.
 type Cache struct {
-	server core.Amender // each of its refusals has a record, for its readings
+	server Server
 	now    func() time.Duration
 	off    bool
 	seeds  [2]maphash.Seed
 	rows   [rows]row
 }
 
+// A Server decides charges, amends them, and deletes states.
+type Server interface {
+	// Decide returns the reading of each limit of the charge. If the charge asks for a receipt, now
+	// is the instant of the decision.
+	Decide(ctx context.Context, c core.Charge) (readings []machine.Reading, now int64, err error)
+
+	Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error)
+	Reset(ctx context.Context, user, action string, limits []core.Limit) error
+}
+
 // New makes an empty cache. now returns the time that has passed in this process. If off is true,
 // the cache repeats nothing.
-func New(server core.Amender, now func() time.Duration, off bool) *Cache {
+func New(server Server, now func() time.Duration, off bool) *Cache {
 	return &Cache{server: server, now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
@@ -58,15 +68,17 @@ func (cache *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r
 			return d, nil, nil
 		}
 	}
-	d, r, err = cache.server.Take(ctx, c)
-	if err == nil && q.row != nil {
-		cache.note(q, &c, &d, r)
-	}
-	if r == nil || !c.Receipt {
+	readings, now, err := cache.server.Decide(ctx, c)
+	if err != nil {
 		return d, nil, err
 	}
-	r.By = cache
-	return d, r, err
+	if d, r = c.Answer(readings, now); r != nil {
+		r.By = cache
+	}
+	if q.row != nil {
+		cache.note(q, &c, &d, readings)
+	}
+	return d, r, nil
 }
 
 // Amend has the server amend a charge, which can end refusals.
@@ -130,7 +142,7 @@ func (cache *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated 
 
 // note notes the answer of the server. It may keep a refusal, and drops refusals that the answer
 // has ended.
-func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *core.Record) {
+func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, readings []machine.Reading) {
 	r := q.row
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,15 +151,14 @@ func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, answer *c
 		r.forget(q.who, ofUser) // other actions share the states of limits and bans of the user
 	}
 	if !d.Allowed && round == q.round && r.changing == 0 && q.sent >= r.distrust {
-		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, got: cache.now()}
+		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, readings: readings, got: cache.now()}
 		most := q.sent + repeat
 		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits, takesSlots) {
 			most = k.got + slotsFull
 		}
 		k.renew = most - (most-q.sent)/4
-		k.until = min(q.sent+Sure(lasts(c, d, answer.Readings)), most)
+		k.until = min(q.sent+Sure(lasts(c, d, readings)), most)
 		if k.until > q.sent {
-			k.readings = slices.Clone(answer.Readings) // the caller may have these
 			r.keep(c, k)
 		}
 	}

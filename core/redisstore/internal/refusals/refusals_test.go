@@ -42,13 +42,11 @@ type server struct{}
 
 type fullKey struct{}
 
-func (server) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-	r := &core.Record{Charge: c, Readings: []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}}
+func (server) Decide(ctx context.Context, _ core.Charge) (readings []machine.Reading, now int64, err error) {
 	if full, ok := ctx.Value(fullKey{}).(func() bool); ok && !full() {
-		r.Readings[0] = machine.Reading{Fits: true}
+		return []machine.Reading{{Fits: true}}, 0, nil
 	}
-	d, _ := c.Answer(r.Readings, 0)
-	return d, r, nil
+	return []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}, 0, nil
 }
 
 func (server) Amend(context.Context, *core.Record, machine.Amendment) (bool, error) { return true, nil }
