@@ -138,6 +138,21 @@ func TestACommandThatAHookDropsIsAnError(t *testing.T) {
 	}
 }
 
+// Connect pings in goroutines of its own, where a panic would end the process.
+func TestAPanicInAPingOfConnect(t *testing.T) {
+	rdb := connect(t, &redis.Options{Addr: redistest.Start(t).Addr})
+	var pings atomic.Int64
+	rdb.AddHook(before(func(cmd redis.Cmder) error {
+		if cmd.Name() == "ping" && pings.Add(1) > 2 { // the first two are not in a goroutine
+			panic("a bug in a hook")
+		}
+		return nil
+	}))
+	if err := redisstore.New(rdb, nil).Connect(t.Context()); err == nil || !strings.Contains(err.Error(), "a bug in a hook") {
+		t.Errorf("%v, want the panic", err)
+	}
+}
+
 // A panic while a connection is opened costs the client's pool a place for good; the log
 // says so once a minute.
 func TestAPanicInTheHandshakeIsLogged(t *testing.T) {
