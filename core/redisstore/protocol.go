@@ -28,8 +28,8 @@ package redisstore
 // Its reply is 0 if it does not find the slots of an enforced limit, for example because their lease
 // has ended. Otherwise its reply is 1.
 //
-// The file of each machine in lua has the numbers of the machine at its top. An example has three
-// lines: what is asked, the words after the keys, and the reply. Times are in microseconds.
+// Each file of lua has the numbers of its machine at its top, if it is for a machine. An example has
+// three lines: what is asked, the words after the keys, and the reply. Times are in microseconds.
 //
 //	Funnel(15, Per(1, time.Second)), empty
 //	    c funnel 1000000,15000000

@@ -1,21 +1,14 @@
--- The machine of FixedWindow, ElasticWindow and CalendarWindow.
+-- The machine of FixedWindow, ElasticWindow and CalendarWindow. These numbers are sent and replied:
 --
--- The process sends these numbers to decide a charge:
---
---   cost, max, period
---   for a calendar window, also the starts of four periods by the clock of the process: the period
---   before the present one, the present one, and the next two
---
--- The script replies two numbers:
---
---   twice the count of units, plus 1 if the limit has room
---   the time until the window ends. If nothing counts in a calendar window, this is the time until
---   the present period ends
---
--- For a refund the process sends these numbers:
---
---   the units to give back, the period, and the end of the window in which they were charged
---   1 if the charge opened that window and all of its units are given back, and otherwise 0
+--   arguments  cost, max, period. A calendar window also has four instants, by the clock of the
+--              process: the starts of the period before the present one, of the present one, and of
+--              the next two
+--   reply      twice the count of units, plus 1 if the limit has room; the time until the window
+--              ends. If nothing counts in a calendar window, it is the time until the present
+--              period ends
+--   amend      the units to give back; the period; the end of the window in which they were
+--              charged; 1 if the charge opened that window and all of its units are given back, and
+--              otherwise 0
 
 -- In Redis a state is the text "count end", such as "3 1767326645678901". The state of a calendar
 -- window is kept for a second after the end of the window. So if the clock steps back over a
