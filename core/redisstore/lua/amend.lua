@@ -8,8 +8,9 @@
 
 local state = require 'state'
 
+-- amend amends one limit. load then sets all fields of the state: see more in meter.lua.
 local function amend(machine, kind, list, key, now, made)
-	local s, r, t, a = {}, machine.amendArgs(kind, made, state.unpack(state.numbers(list)))
+	local s, r, t, a = {more = true}, machine.amendArgs(kind, made, state.unpack(state.numbers(list)))
 	machine.load(r, key, now, s)
 	return machine.amend(r, now, t, a, s, key)
 end

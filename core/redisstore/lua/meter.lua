@@ -9,8 +9,8 @@
 --   turns, owed   Turns. If that is negative in Go, turns is positive and owed is true
 --   keep, forget  ForgetAfter, and the instant at which the state is forgotten; false if there is
 --                 no ForgetAfter
---   more          if it is true, exists, turns, owed, forget and refunds are set: the state may be
---                 more than a tat
+--   more          whether the state may be more than a tat. If not, turns, owed, forget and refunds
+--                 are false, and exists is not used
 --   after         the debt after a charge; afterPart is its part. check computes both
 --   correct       brings only what is in Data to now. check cuts a debt above the quota, if it
 --                 reserves no turn
@@ -53,7 +53,8 @@ local function args(_, cost, burst, parts, rest)
 		end
 	end
 	return {
-		debt = 0, part = 0, after = 0, afterPart = 0, more = r.keep ~= false, fits = false, dirty = false,
+		debt = 0, part = 0, after = 0, afterPart = 0, fits = false, dirty = false,
+		more = r.keep ~= false, exists = false, turns = false, owed = false, forget = false, refunds = false,
 		rule = r, cost = cost + 0, costPart = costPart, machine = false,
 	}
 end
@@ -75,7 +76,7 @@ end
 
 local function load(r, key, now, s)
 	local value = call('GET', key)
-	if s.more ~= false then -- left by the last state that was read; in amend it is nil
+	if s.more then -- the last run may have set these
 		s.more, s.exists, s.turns, s.owed, s.forget, s.refunds = r.keep and true, value and true, false, false, false, false
 	end
 	if value and #value == 16 and find(value, '^%d+$') then

@@ -15,6 +15,10 @@
 --             refused attempts
 --   most      how many entries may count: max, or what a forced charge may leave
 --   wait      the wait that read replies. It is kept, because to compute it takes a command
+--
+-- Each file sets its own fields of s. newest and key are set by the queue, and id by log.lua. ids
+-- and first are set by slots.lua, and ids is read by log.lua too. The other fields of a ring are
+-- those of ring.lua.
 
 -- The queue is log.lua or ring.lua. Both have these functions:
 --
