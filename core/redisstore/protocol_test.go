@@ -23,7 +23,7 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text2, _ := strings.Cut(string(text), "// lines: what is asked")
+	_, text2, _ := strings.Cut(string(text), "An example has")
 	var lines []string
 	for line := range strings.Lines(text2) {
 		if line, ok := strings.CutPrefix(line, "//\t"); ok {

@@ -1,8 +1,8 @@
 package redisstore
 
-// The last stage of a decision, which asks Redis. A charge becomes a word and keys (protocol.go).
-// It is sent together with other charges (internal/batch). The Lua that runs on the server decides
-// it (server.go).
+// The last stage of a decision, which asks Redis. A charge becomes a word (request.go) and keys
+// (keys.go). It is sent together with other charges (internal/batch). The Lua that runs on the server
+// decides it (server.go).
 
 import (
 	"context"
