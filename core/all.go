@@ -1,7 +1,7 @@
 package core
 
-// All and PeekAll decide about several subjects: in one step, or one after the other if the store
-// cannot do that.
+// All and PeekAll decide about several users and actions in one step. If the store cannot do that,
+// they ask it about each one separately.
 
 import (
 	"cmp"
@@ -30,11 +30,12 @@ import (
 //     state. Otherwise the error matches [ErrConfig]. The other errors are those of
 //     [Limiter.AllowN].
 //
-// With a memorystore, and on one Redis server, the decision is one atomic step. Only subjects with
-// a cost of 0 are asked before it. On a Cluster the subjects may be on different servers. With
-// redisstore.Options.Tag a user and their organization are on one server. If the store cannot
-// decide about all subjects in one step, All takes these steps:
-//  1. It peeks at all subjects. If one refuses, that refusal is recorded, and nothing is charged.
+// With a memorystore, and on one Redis server, the decision is one atomic step. All decides about
+// subjects with a cost of 0 before that step. On a Cluster the subjects may be on different
+// servers. With redisstore.Options.Tag a user and their organization are on one server. If the
+// store cannot decide about all subjects in one step, All takes these steps:
+//  1. All peeks at all subjects. If some refuse, All records the refusal of one of them, and
+//     charges nothing.
 //  2. If all have room, All charges one after the other. It begins with the subject that has the
 //     least room.
 //  3. If a subject then refuses, because another caller was faster, All gives back the charges made

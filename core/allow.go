@@ -1,7 +1,7 @@
 package core
 
-// A limiter's calls about one user and one action: they check the arguments, ask the store, and
-// keep the receipt.
+// The methods of a Limiter for one user and one action. They check the arguments, ask the store,
+// and keep the receipt.
 
 import (
 	"context"
@@ -28,17 +28,19 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 // These costs are special:
 //   - If n is above the quota of a limit that is enforced, the action is refused, RetryAfter is
 //     [Never], and nothing is written.
-//   - If n is 0, only a ban refuses the action. The numbers are those of [Limiter.Peek]. If Peek
-//     would refuse for another reason than a ban, RetryAfter is 0 and Reason is empty instead.
+//   - If n is 0, only a ban refuses the action, and RetryAfter is the time until the ban ends.
+//     Without a ban the action is allowed, even if a limit has no room. The other numbers are those
+//     of [Limiter.Peek].
 //   - If n is negative, the error is [ErrCost].
-//   - If n is above 1,000,000 and within the quota of a [MovingWindow], the error matches
-//     [ErrCost], because writing so many units would delay all users.
+//   - If n is above 1,000,000 but not above an enforced quota, and the quota of a [MovingWindow] is
+//     above 1,000,000 too, the error matches [ErrCost]. To write so many units would delay all
+//     users.
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	err = l.allow(ctx, user, action, n, &d)
 	return d, err
 }
 
-// allow does the work of AllowN. It fills in the caller's d, because a returned Decision is copied
+// allow does the work of AllowN. It writes the decision to d, because returning it would copy it
 // once more.
 func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
 	switch err = l.check(ctx, user, action, n); {
@@ -72,8 +74,8 @@ func (l *Limiter) check(ctx context.Context, user, action string, cost int) erro
 	return nil
 }
 
-// take has the store decide a charge of one subject, and fills in d. If the store returns an error,
-// take ignores the store's decision.
+// take asks the store for the decision about a charge of one subject, and writes it to d. If the
+// store returns an error, take leaves d zero.
 func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
 	if l.slotWaiters != nil {
 		ctx = c.outlives(ctx)
@@ -88,8 +90,9 @@ func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) 
 	return err
 }
 
-// keep makes the record of a charge the receipt of d. If the charge has several subjects, the
-// receipt is a list with a record for each. subjects is nil if the limiter asked about one.
+// keep sets the receipt of d to r, the record of a charge. If the charge has several subjects, the
+// receipt is a list with one record for each subject. If the charge is about one subject, the
+// argument subjects is nil.
 func (l *Limiter) keep(r *Record, subjects []Subject, d *Decision) {
 	switch {
 	case !d.Allowed || !r.admitted: // nothing was charged, also if a decorator allows the refused action
@@ -119,9 +122,9 @@ func (l *Limiter) keep(r *Record, subjects []Subject, d *Decision) {
 	}
 }
 
-// outlives returns the context for a charge that may take slots. It does not end with the caller's
-// context. Otherwise the store could take slots for a caller that has left, and they would stay
-// taken until their leases end.
+// outlives returns the context for the call of the store. If the charge may take slots, this
+// context does not end with ctx. If it did, the store could take slots for a caller that has left,
+// and the slots would stay taken until their leases end.
 func (c *Charge) outlives(ctx context.Context) context.Context {
 	if c.Mode.NeedsRoom() && c.Writes() {
 		return context.WithoutCancel(ctx)
@@ -177,8 +180,8 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decisi
 }
 
 // Surcharge charges up to n units for an action that has already happened, such as a login attempt
-// with a wrong password. No limit and no [BanPolicy] refuses it. It takes no slot of [InFlight]. It
-// returns the numbers after the charge.
+// with a wrong password. No limit and no [BanPolicy] refuses it. It takes no slot of [InFlight].
+// The Decision has the numbers after the charge.
 //
 // If a limit has room for less than n units, Surcharge fills the limit up, to the last fraction of
 // a unit. It does not extend a full ElasticWindow, and records nothing in a full SlidingWindow with
@@ -198,9 +201,9 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	return d, err
 }
 
-// portion returns how many of n units the next call of the store charges. charged is the number of
-// units that earlier calls have charged. Until they have charged the number portioned, a call
-// charges at most mostUnits.
+// portion returns how many units the next call of the store charges. n units of a charge are left,
+// and earlier calls have charged the number charged. While charged is less than portioned, the next
+// call charges at most mostUnits. Otherwise it charges all n.
 func portion(n, charged, portioned int64) int64 {
 	if charged < portioned {
 		return min(n, mostUnits)

@@ -24,15 +24,16 @@ import (
 // The zero BanPolicy bans nobody by itself. It allows [Limiter.Ban] and [Limiter.Unban] on the
 // limiter.
 //
-// A store decides the policy and the limits in one atomic step. A banned user is refused with
+// A store decides about the ban and the limits in one atomic step. A banned user is refused with
 // [ReasonBanned]. The attempts of a banned user are charged to no limit, and do not lengthen the
-// ban. A [Limiter.Surcharge] or [Limiter.Settle] still charges. A refused attempt counts as one
-// refusal, whatever its cost. Some calls do not count, such as a Peek, a refusal by [InFlight]
-// alone, an action whose cost can never pass, and a call of Wait whose action passes in the end.
+// ban. [Limiter.Surcharge] and [Limiter.Settle] charge even during a ban. A refused attempt counts
+// as one refusal, whatever its cost. Some calls do not count, such as a Peek, a refusal by
+// [InFlight] alone, an action whose cost can never pass, and a call of Wait whose action passes in
+// the end.
 //
-// Refusals and bans belong to a user and an action, or only to a user if PerUser is set. All
-// limiters on a store whose policies have the same PerUser share them, and each limiter applies its
-// own policy to them. This has consequences:
+// Refusals and bans belong to a user and an action, or only to a user if PerUser is set. If the
+// policies of limiters on one store have the same PerUser, the limiters share the refusals and
+// bans. Each limiter applies its own policy to them. This has consequences:
 //
 //   - If one limiter limits IDs and another limits addresses, give them different actions, because
 //     an ID can look like an address.
@@ -134,9 +135,9 @@ var errNotBanned = errors.New("core: the store has not kept the ban: it is full,
 //	err = calls.Ban(ctx, "our-account", "github", retryAfter) // GitHub has answered 429
 //
 // Each limiter on the store that has a policy with the same PerUser then refuses the user and
-// action, and [Limiter.Wait] waits until the ban ends. A limiter without a policy ignores bans: one
-// more key would cost a quarter more of Redis's time for each decision, and would make calls fail
-// while a Cluster moves the slot.
+// action, and [Limiter.Wait] waits until the ban ends. A limiter without a policy ignores bans. To
+// look for a ban, it would have to read one more key. That would cost a quarter more of Redis's
+// time for each decision, and would make calls fail while a Cluster moves the slot.
 //
 // Ban replaces the present ban, if there is one. It does not count as a ban of the policy. If
 // BanPolicy.PerUser is set, the ban holds for all actions, whichever action is given.

@@ -1,7 +1,7 @@
 package core
 
-// The breaker of FailOpen, Fallback and Shadow, which decide themselves if their store has no
-// answer.
+// The breaker of FailOpen, Fallback and Shadow. It decides whether they ask the store that they
+// wrap.
 
 import (
 	"context"
@@ -15,20 +15,22 @@ import (
 	"github.com/tailcut/tailcut/core/notice"
 )
 
-// A breaker stops asking a store that has failed three times in a row. It is then open: only one
-// call at a time asks the store, as a probe, and the other calls do not wait for the store's
-// timeout. If a probe gets an answer, the breaker closes. It needs no timer and no goroutine,
-// because each call compares instants.
+// A breaker opens if its store fails three times in a row. While it is open, only one call at a
+// time asks the store. That call is a probe. For all other calls the breaker returns at once that
+// there is no answer, so that FailOpen, Fallback or Shadow handles the call without the store. If
+// the store answers a probe, the breaker closes. A breaker needs no timer and no goroutine, because
+// each call compares instants.
 //
-// A client may choose when its call ends. So a call says nothing about the store if the caller
-// cancels it, or if its deadline ends and gave the store less than fairTime. For the same reason a
-// probe does not end when its caller does, but after fairTime.
+// A client may choose when its call ends. So an error says nothing about the store if the caller
+// has canceled, or if the deadline has ended and gave the store less than fairTime. For the same
+// reason a probe does not end when its caller leaves. It ends after fairTime at the latest.
 //
-// If the store is a [Partitioned], such as a cluster, each part of it has a circuit of its own.
+// If the store is a [Partitioned], such as a cluster, each part that fails has a circuit of its
+// own. Parts beyond maxParts share one circuit.
 //
 // Failures that overlap count once: a failure counts only if its call began after the last failure
-// that counted. So a failed batch or a short stall counts once, and a store that hangs opens the
-// breaker after three of its timeouts.
+// that counted. So a failed batch or a short stall counts once. If the store hangs, the breaker
+// opens after three timeouts of the store.
 type breaker struct {
 	store Store
 	what  string // the text that is logged when the breaker opens
@@ -134,9 +136,8 @@ func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 	return failed
 }
 
-// ask asks the store, if admit allows it. ok is false if the store has no answer. Otherwise the
-// results are a decision, or an error because the caller has canceled or came with a context that
-// had ended.
+// ask asks the store, if admit allows it. If the store has no answer, ok is false. If ok is true,
+// either err is nil and d is the store's decision, or err is not nil, because the caller had left.
 func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, ok bool, err error) {
 	if err := caller.Err(); err != nil {
 		return d, nil, true, err
@@ -184,8 +185,7 @@ func (b *breaker) admit(user string) (ask, probe bool) {
 	return true, true
 }
 
-// note counts the verdict of a call. begun is the value of b.failures when the call began. If the
-// circuit is open, only probes count.
+// note counts the verdict of a call. begun is the value of b.failures when the call began.
 func (b *breaker) note(user string, begun int64, probe bool, v verdict, err error) {
 	part := b.part(user) // before the lock, because a store's Part may panic or wait
 	now, opens, over, falters := time.Now(), false, false, v == keyError

@@ -77,11 +77,8 @@ func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 //     the local clock. If the clock repeats an hour, the count starts anew for the repeated hour.
 //   - Clock: the store's clock counts. If its time of day steps back over a boundary by more than a
 //     second, the count of the period after the boundary starts anew.
-//   - Different time zone databases: two processes may have different boundaries for a period. At
-//     most max actions then pass in the period that begins last, with one exception: that period
-//     also ends last, and no process with its boundaries decides about the user, even by a refusal,
-//     between its beginning and the earlier end. Then up to twice max actions pass, because the
-//     state has only the ends that it was given.
+//   - Time zone databases: give all processes the same one. If two processes have different
+//     boundaries for a period, more than max actions may pass in it.
 func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
 	zone := loc.String()
 	if loc == local && loc != time.UTC {
@@ -184,8 +181,8 @@ func (c calendar) identity(*Limit) string {
 	return ":" + unit + ":" + fold(c.zone)
 }
 
-// sameZone reports whether two locations have the same offset and abbreviation in each January and
-// July from 1970 to 2037.
+// sameZone reports whether two locations have the same offset and abbreviation on each January 1
+// and July 1 from 1970 to 2037.
 func sameZone(a, b *time.Location) bool {
 	for year := 1970; year < 2038; year++ {
 		for _, month := range []time.Month{time.January, time.July} {

@@ -11,7 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// "If n is above 1,000,000 and within the quota of a [MovingWindow]"
+// "If n is above 1,000,000 but not above an enforced quota, and the quota of a [MovingWindow]"
 // A MovingWindow writes each unit, so one call writes a bounded number.
 func TestACostOfAMovingWindowIsBounded(t *testing.T) {
 	const most = 1_000_000
