@@ -61,8 +61,8 @@ func (l Limit) Initial(n int) Limit {
 //
 // Limiters with different ForgetAfter may share a bucket. Then the ForgetAfter of the limiter that
 // admitted last counts. If a limiter with a shorter ForgetAfter decides later, even by a refusal,
-// the bucket is forgotten at most that time after the decision. There is one exception: the turn of
-// the last action was reserved by [Limiter.Wait].
+// the bucket is forgotten at most that time after the decision. This does not hold if
+// [Limiter.Wait] reserved the turn of the last action.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d
@@ -127,8 +127,8 @@ func (meter) validate(l *Limit, bad badValue) error {
 // tooSlow reports whether a full meter takes longer to drain than maxDrain.
 func tooSlow(l *Limit) bool { return l.rule.Burst.Ceil() > maxDrain.Microseconds() }
 
-// compile makes an empty rule if a number is out of bounds, because validate reports that. The rate
-// of a share of Divide may have a longer period than validate allows.
+// compile makes an empty rule if a number is out of bounds, and leaves the error to validate.
+// compile allows longer periods than validate does, because Divide lengthens the period of a rate.
 func (meter) compile(l *Limit) {
 	l.rule = machine.Rule{Kind: l.kind}
 	if l.max < 1 || l.max > l.kind.Most() || l.rate.n < 1 || l.rate.n > maxRate || l.rate.d < minPeriod || l.rate.d > maxDrain {

@@ -14,8 +14,8 @@ import (
 //
 //   - A call of [Limiter.Ban] is an Observation whose only limit is the ban policy's.
 //   - A call of [Limiter.Wait] is an Observation for each time that it asks the store.
-//   - A call of [All] is one Observation with Subjects. If the subjects are decided one after the
-//     other, it is one Observation for each subject that is asked.
+//   - A call of [All] is one Observation with Subjects. If the store decides about one subject
+//     after the other, it is one Observation for each of these decisions.
 //   - Calls of Refund, Settle, Release, Renew and Reset are not shown.
 type Observation struct {
 	User      string        // for a call of All, the user of the subject that the decision is about
@@ -30,7 +30,7 @@ type Observation struct {
 	Took      time.Duration // how long the store took
 
 	// Subjects has the User, Action, Limits and Cost of each subject of a call of [All]. It is nil
-	// if there is only one subject.
+	// if the decision is about only one subject.
 	Subjects []Observation
 
 	// Down is true if a [Fallback], [FailOpen] or [Shadow] inside Observe does not ask its store

@@ -1,6 +1,7 @@
-// Package metrics counts the decisions of limiters. It needs only the standard library. Packages
-// tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry. Each is a separate
-// module: go get github.com/tailcut/tailcut/core/metrics/tailcutprom
+// Package metrics counts the decisions of limiters. Besides package core, it needs only the
+// standard library. Packages tailcutprom and tailcutotel export the counts to Prometheus and
+// OpenTelemetry. Each is a separate module: go get
+// github.com/tailcut/tailcut/core/metrics/tailcutprom
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)))
@@ -10,7 +11,7 @@
 //	expvar.Publish("tailcut", expvar.Func(func() any { return m.Snapshot() }))
 //
 // Put Watch outermost, around Fallback, FailOpen or Shadow, so that it counts the decisions that
-// callers get. One Metrics can watch several stores and adds them up.
+// callers get. One Metrics can watch several stores, and adds up their counts.
 //
 // # What is counted
 //
@@ -22,8 +23,8 @@
 // given back.
 //
 // These are not counted: Peek, Status, a cost of 0, Surcharge, Refund, Settle, Release, Renew,
-// Reset, Ban and Unban, and a call that has no decision because its caller canceled its context, or
-// because its deadline ended while it waited for its turn.
+// Reset, Ban and Unban. A call without a decision is not counted if its caller canceled the
+// context, or if the deadline ended while the call waited for its turn.
 //
 // # Labels
 //
@@ -36,10 +37,12 @@
 //	source    store, fallback, cache, lease; none if FailOpen or Shadow let it pass, or for an error
 //
 // For the outcomes allowed, limited, in-flight and full, the limit is the binding limit. For banned
-// it is "ban" or "*:ban", for shadowed the shadow limit, and for an error the limiter's first limit.
+// it is "ban" or "*:ban". For shadowed it is the shadow limit, or with the store core.Shadow the
+// binding limit. For an error it is the limiter's first limit.
 //
-// No label holds a user, unless Options.ExportRefused is set. A Metrics keeps at most 1,000 pairs
-// of action and limit; see [Options]. If there are more, the log says so once:
+// A label holds a user only if Options.ExportRefused is set. By default, 1,000 pairs of an action
+// and a limit are counted separately: see Options.MaxPairs. If there are more, the log says so
+// once:
 //
 //	too-many-pairs  Further actions are counted as "other". An action must not have a path or an id
 //	                in it.
@@ -49,19 +52,19 @@
 // [Metrics.MostRefused] lists the users with the most refusals of the last ten minutes, or of
 // [Options].RefusedWindow. Users appear as hashes, or with Options.ShowUsers by name.
 //
-// Each process has its own list of refused users. If all processes have one Options.HashKey,
-// [MergeRefused] adds the lists up. The program examples/admin shows the last hour over two
-// processes. With Options.ExportRefused the exporters show the list too, and sum by (user) adds it
-// up.
+// Each process has its own list of refused users. If all processes have the same Options.HashKey,
+// [MergeRefused] adds up their lists. The program examples/admin shows the last hour over two
+// processes. If Options.ExportRefused is set, the exporters show the list too. In Prometheus, sum
+// by (user) adds up the lists of the processes.
 //
 // For a line in the log about each refusal, use [Metrics.OnDecision].
 //
 // # When a store is down
 //
-// A store is down if its last three calls failed and the latest failure is less than a minute old.
-// Fallback, FailOpen and Shadow then decide without it, and only probe it. The store is up again
-// with the first answer, or one minute after its last failure if no call follows. If a store is
-// spread over several servers, it is down while one of them is.
+// A store is down if it has failed three times in a row, and the last failure is less than a minute
+// old. Fallback, FailOpen and Shadow then decide without it, and only probe it. The store is up
+// again with the first answer, or one minute after its last failure if no call follows. If a store
+// is spread over several servers, it is down while one of the servers is down.
 //
 // # Which document of plans is in force
 //
@@ -72,6 +75,6 @@
 // # What it costs
 //
 // For most decisions Watch makes no allocation. A new pair of action and limit, a refused user who
-// is new in the list, and a call of Wait allocate. The list takes 40 to 150 ns of a refusal, and no
-// time of an allowed action. Decisions by a bare memorystore are not timed.
+// is new in the list, and a call of Wait allocate. The list of refused users adds 40 to 150 ns to a
+// refusal, and nothing to an allowed action. Decisions by a memorystore are not timed.
 package metrics

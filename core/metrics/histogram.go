@@ -17,8 +17,8 @@ var (
 	waitCells   = newCells(ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, time.Second, 2500*ms, 5*time.Second, 10*time.Second, 30*time.Second, time.Minute)
 )
 
-// A cell is an interval of durations within which no bucket ends. So one count per cell serves both
-// Histogram.Buckets and Histogram.Exponential.
+// A cell is an interval of durations. Each bucket consists of whole cells. So one count per cell
+// serves both Histogram.Buckets and Histogram.Exponential.
 type cell struct {
 	upTo        time.Duration
 	bucket      bool // upTo is the bound of a classic Bucket

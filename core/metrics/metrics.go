@@ -15,17 +15,17 @@ import (
 
 // Options are the settings of a [Metrics]. The zero value has the defaults.
 type Options struct {
-	// MaxPairs is how many pairs of an action and a limit are counted separately: from 1 to
-	// 100,000. 0 means 1,000. A pair takes up to 1 KB of memory.
+	// MaxPairs is how many pairs of an action and a limit are counted separately. It is from 1 to
+	// 100,000, and 0 means 1,000. A pair takes up to 1 KB of memory.
 	//
 	// If there are more pairs, their actions are counted as the action "other", separately for each
-	// limit. If there are more than 100 of these, further limits are counted as the limit "other".
-	// The log says once that MaxPairs is reached.
+	// of up to 100 limits. Further limits are counted as the limit "other". The log says once that
+	// MaxPairs is reached.
 	MaxPairs int
 
-	// RefusedWindow is the time over which MostRefused and ExportRefused count refusals: from a
-	// minute to a week. 0 means ten minutes. A refusal may count for up to a sixth of RefusedWindow
-	// longer.
+	// RefusedWindow is the time for which MostRefused and ExportRefused count a refusal. It is from
+	// a minute to a week, and 0 means ten minutes. A refusal may count for longer, by up to a sixth
+	// of RefusedWindow.
 	RefusedWindow time.Duration
 
 	// ShowUsers shows the names of users in MostRefused, in the metrics of ExportRefused, and in
@@ -33,10 +33,11 @@ type Options struct {
 	// OnDecision shows no user. For exceptions see [Metrics.MostRefused].
 	ShowUsers bool
 
-	// HashKey is the secret key of the hashes, of at least 16 bytes. Nil means a random key. If all
-	// processes have the same key, a user has the same hash in all of them, so their lists and
-	// exported metrics can be added up. A hash is the first 12 hexadecimal digits of
-	// HMAC-SHA256(HashKey, user). To find a known user, compute the user's hash.
+	// HashKey is the secret key of the users' hashes. It has at least 16 bytes. Nil means a random
+	// key. If all processes have the same key, a user has the same hash in each process, so the
+	// lists and exported metrics of the processes can be added up. A hash is the first 12
+	// hexadecimal digits of HMAC-SHA256(HashKey, user). To find a known user, compute the user's
+	// hash.
 	HashKey []byte
 
 	// ExportRefused is how many of the most refused users are exported as metrics, at most 100. 0
@@ -111,9 +112,9 @@ type Decision struct {
 	Err        error         // not nil for the outcome error only
 }
 
-// OnDecision adds a function that is called for each decision and each error that m counts from now
-// on. see runs in the goroutine of the limiter's caller, before the caller gets its decision, so
-// see must be quick. Package tailcutotel uses OnDecision for spans.
+// OnDecision adds the function see. It is called for each decision and each error that m counts
+// from now on. It runs in the goroutine of the limiter's caller, before the caller gets its
+// decision, so it must be quick. Package tailcutotel uses OnDecision for spans.
 func (m *Metrics) OnDecision(see func(context.Context, Decision)) {
 	if see == nil {
 		panic("metrics: OnDecision: the function is nil; give one, or leave OnDecision out")

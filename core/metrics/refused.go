@@ -35,11 +35,10 @@ type RefusedUser struct {
 	Last   time.Time `json:"last"`
 }
 
-// MostRefused returns at most n users: those with the most refusals in the last
-// [Options].RefusedWindow, sorted by that number. It counts actions that were limited, banned,
-// refused by InFlight, or refused because the store was full. It shows users as hashes. With
-// Options.ShowUsers it shows names, but still a hash for a name of more than 200 bytes or of
-// invalid UTF-8.
+// MostRefused returns at most n users, the users with the most refusals first. It counts the
+// refusals in the last [Options].RefusedWindow: actions that were limited, banned, refused by
+// InFlight, or refused because the store was full. It shows users as hashes. With Options.ShowUsers
+// it shows names, but a name of more than 200 bytes or of invalid UTF-8 is still shown as a hash.
 //
 // A Metrics keeps up to 1,000 users for each sixth of the window, in at most 4 MB. If more users
 // are refused, the numbers are estimates: Over is at most a thousandth of all refusals. Before the
@@ -62,8 +61,8 @@ func (m *Metrics) MostRefused(n int) RefusedUsers {
 // MergeRefused adds up the lists of several processes, and returns the n users with the most
 // refusals. If the lists have hashes, all processes must have the same [Options].HashKey.
 //
-// A list may leave out users. A user who is missing in a list may have up to Rest refusals there,
-// so the sums are estimates. For close estimates, ask each process for 1,000 users.
+// If a user is missing in the list of a process, the user may have up to Rest refusals in that
+// process. So the sums are estimates. For close estimates, ask each process for 1,000 users.
 func MergeRefused(n int, lists ...RefusedUsers) RefusedUsers {
 	var rest uint64
 	for _, l := range lists {

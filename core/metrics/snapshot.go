@@ -19,8 +19,8 @@ type Snapshot struct {
 	Waiting   []Waiting // calls of Wait in progress, and requests that the middleware holds
 	Wait      Histogram // how long those calls took
 
-	// The number of keys in all memorystores, and the sum of their bounds. Both are 0 if there is
-	// no memorystore.
+	// MemoryKeys is the number of keys in all watched memorystores. MemoryKeysMax is the sum of the
+	// most keys that each may hold. Both are 0 if no memorystore is watched.
 	MemoryKeys, MemoryKeysMax int
 
 	Leases Leases
@@ -40,8 +40,8 @@ type Decisions struct {
 	Count                          uint64
 }
 
-// Near is the number of near misses of a shadow limit: of actions that it would have allowed when
-// it had a fifth of its quota or less left.
+// Near counts the near misses of a shadow limit. A near miss is an action that the limit would have
+// allowed, and that leaves a fifth of the quota or less.
 type Near struct {
 	Action, Limit string
 	Count         uint64

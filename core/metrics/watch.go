@@ -18,7 +18,7 @@ import (
 // exporters, give them the same Metrics.
 //
 // Watch panics if store is nil. It also panics if store was returned by Watch, or wraps a store
-// that was, because the decisions would be counted twice.
+// that Watch returned. Otherwise decisions would be counted twice.
 func (m *Metrics) Watch(store core.Store) core.Store {
 	if stores.IsNil(store) {
 		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")
@@ -51,8 +51,8 @@ type watch struct {
 	failedAt atomic.Int64 // the last failure, since base
 }
 
-// timed reports whether the answers of store are timed: whether the store that decides while
-// nothing fails is not a memorystore.
+// timed reports whether the answers of store are timed. They are not timed if a memorystore decides
+// while nothing fails.
 func timed(store core.Store) bool {
 	for s := range core.Stores(store) {
 		if _, ok := s.(core.Sized); ok {

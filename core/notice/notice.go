@@ -37,12 +37,11 @@ func (n *Never) Seen() {
 	}
 }
 
-// Due counts a miss. It reports true at the miss with the number many, if Seen was never called
-// before.
+// Due counts a miss. It reports whether the miss is number many, and Seen was not called before.
 func (n *Never) Due(many int64) bool { return n.Miss(many) == many }
 
-// Miss counts a miss, and returns its number. It returns 0 after the miss with the number many, and
-// after Seen was called.
+// Miss counts a miss, and returns its number. After miss number many, or after a call of Seen, Miss
+// only returns 0.
 func (n *Never) Miss(many int64) int64 {
 	if n.Open(many) {
 		return n.misses.Add(1)
@@ -50,5 +49,5 @@ func (n *Never) Miss(many int64) int64 {
 	return 0
 }
 
-// Open reports whether fewer than many misses were counted, and Seen was never called.
+// Open reports whether fewer than many misses were counted and Seen was not called.
 func (n *Never) Open(many int64) bool { return n.misses.Load() < many }

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Most is how many tries may be pending in the process, because each keeps a request in memory. If
-// there are more, a further try is dropped, and its slots become free when their lease ends.
+// Most is the highest number of tries that are pending in the process. Each pending try keeps a
+// request in memory. If Most tries are pending, a new try is dropped, and its slots become free
+// when their lease ends.
 const Most = 10_000
 
 const (
@@ -27,7 +28,8 @@ type Try func() (found bool, err error)
 // Now makes the first try at once, in another goroutine.
 func (try Try) Now(lease time.Duration) { try.from(lease).after(0) }
 
-// Again makes the first try after a pause. lease is how long the tries may go on.
+// Again makes the first try after a pause. If a try would come later than lease from now, it is not
+// made, and the tries end.
 func (try Try) Again(lease time.Duration) {
 	t := try.from(lease)
 	t.after(t.grow(true))
@@ -37,9 +39,9 @@ func (try Try) from(lease time.Duration) *tries {
 	return &tries{try, min(firstPause, lease/8), time.Now().Add(lease)}
 }
 
-// tries are the tries to release some slots. If the slots are not found, they may not have been
-// taken yet, so each pause is twice as long as the one before. If the store fails, the pauses grow
-// only up to a second.
+// tries is a sequence of tries to release the same slots. If the slots are not found, the store may
+// not have taken them yet, so each pause is twice as long as the one before. If the store fails,
+// the pauses grow only up to a second.
 type tries struct {
 	try   Try
 	pause time.Duration // after the next try

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A store is down if its last Trip calls have failed, until DownFor has passed since the last
-// failure.
+// A store is down if it has failed Trip times in a row, and its last failure is less than DownFor
+// ago.
 const (
 	Trip    = 3
 	DownFor = time.Minute

@@ -19,8 +19,8 @@
 //	tailcut.memory.keys, tailcut.memory.keys.max          up-down counter, {key}: if there is a memorystore
 //	tailcut.refused.users{user,hashed}                    gauge, {decision}: a user's refusals, with metrics.Options.ExportRefused
 //
-// OpenTelemetry has no observable histogram. So each of the two times is three counters, as in
-// Prometheus: .bucket{le}, which is cumulative, .count and .sum.
+// OpenTelemetry has no observable histogram. So tailcut.store.seconds and tailcut.wait.seconds are
+// three counters each, as in Prometheus: .bucket{le}, which is cumulative, .count and .sum.
 //
 // The SDK exports at most 2,000 sets of attributes per instrument. It adds up all further sets under
 // the attribute otel.metric.overflow. A pair of an action and a limit needs a set for each outcome

@@ -19,8 +19,8 @@
 //	tailcut_refused_users{user,hashed}                    gauge: a user's refusals in the window, with Options.ExportRefused
 //
 // The histograms have classic buckets and the buckets of native histograms. If your Prometheus
-// scrapes native histograms, it reads times to within a fifth, and drops the classic buckets. For
-// expressions with _bucket, set always_scrape_classic_histograms.
+// scrapes native histograms, it reads times to within a fifth, and drops the classic buckets. If
+// your queries use the classic buckets (_bucket), set always_scrape_classic_histograms.
 //
 // tailcut_refused_users has only the users with the most refusals. If all processes have the same
 // metrics.Options.HashKey, add up their numbers: topk(10, sum by (user) (tailcut_refused_users)).
