@@ -82,8 +82,8 @@ func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 //   - A Forwarded that is malformed or lacks for= is ignored beside an X-Forwarded-For, unless your
 //     proxies are known to write Forwarded.
 //
-// A peer is trusted by its address as it came: 64:ff9b::10.1.2.3 is not the trusted 10.1.2.3. A
-// peer on a unix socket is trusted if [UnixSocket] is in trusted.
+// A peer in 64:ff9b::/96 is trusted by its IPv6 address: 64:ff9b::10.1.2.3 is not the trusted
+// 10.1.2.3. A peer on a unix socket is trusted if [UnixSocket] is in trusted.
 //
 // ForwardedIP panics if trusted is empty, or if a prefix is invalid or contains all of IPv4 or
 // IPv6, such as 0.0.0.0/0.
@@ -105,11 +105,11 @@ func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
 //     lines, the last line counts.
 //   - If the peer is trusted and the header is missing, the peer is the client.
 //
-// Peers are trusted, and the address may have a port, as in [ForwardedIP]. If the header of a
-// trusted peer is empty, a list, 0.0.0.0, :: or anything else that is not an address, the error is
-// [ErrBadKey]. The error is also ErrBadKey if the peer's address does not parse. If RemoteAddr is
-// empty, or if the peer is on a unix socket and is not trusted or sends no such header, the error
-// is [ErrNoKey].
+// The rules for which peers are trusted, and for the form of the address, are those of
+// [ForwardedIP]. If the header of a trusted peer is empty, a list, 0.0.0.0, :: or anything else
+// that is not an address, the error is [ErrBadKey]. The error is also ErrBadKey if the peer's
+// address does not parse. If RemoteAddr is empty, or if the peer is on a unix socket and is not
+// trusted or sends no such header, the error is [ErrNoKey].
 //
 // TrustedHeaderIP panics if name cannot be the name of a header, or is Host, or is Forwarded, which
 // ForwardedIP reads. It also panics if trusted is empty, or if a prefix is invalid or contains all
@@ -121,7 +121,8 @@ func TrustedHeaderIP(name string, trusted ...netip.Prefix) UserOf[*http.Request]
 // RemoteAddr returns the peer's whole address, where [RemoteIP] returns a key. So a program can
 // look up the address in a list of prefixes. An IPv4 address is always in its IPv4 form, so the
 // prefixes must be IPv4 prefixes too. The zone of an IPv6 address is removed. An address in
-// 64:ff9b::/96 stays as it is. Only its key is the IPv4 address. The errors are those of RemoteIP.
+// 64:ff9b::/96 stays an IPv6 address, although its key is the IPv4 address in it. The errors are
+// those of RemoteIP.
 func RemoteAddr(r *http.Request) (netip.Addr, error) { return remote(r, remoteMaker) }
 
 func remote(r *http.Request, maker string) (netip.Addr, error) {
@@ -185,8 +186,8 @@ func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Re
 // all bits. An IPv4 address must not be in its IPv6 form, because the subnet ::/64 would contain
 // all of IPv4.
 //
-// If remote starts with the text of the key, as with IPv4, the key is a substring of remote. This
-// saves an allocation.
+// If the key is an IPv4 address, and remote is this address and a port, the key is a substring of
+// remote. This saves an allocation.
 func (s Subnet) key(addr netip.Addr, remote string) string {
 	bits := s.IPv6
 	if addr.Is4() {

@@ -18,7 +18,7 @@ import (
 // address, or up to fewAddrs private addresses with many ports.
 //
 // It does not warn about an intranet, where requests come from more private addresses. It also does
-// not warn about a few callers that keep their connections, because they use few ports.
+// not warn about two or three callers that keep their connections, because they use few ports.
 type crowd struct {
 	over     atomic.Bool
 	mu       sync.Mutex
@@ -72,10 +72,11 @@ func (c *crowd) note(addr netip.Addr, remote, maker string) {
 		manyPrivate, maker, from), "address", c.addrs[0])
 }
 
-// suspects finds proxies that are not trusted, and so are taken for clients. In each request of
-// such a client, the header has a public address to the left of the client's, and there are many
-// such addresses. Real clients differ. The proxy of an office adds private addresses. A client that
-// invents addresses usually invents some that are not public, or sends the same address each time.
+// suspects finds proxies that are not trusted, and so are taken for clients. In each request
+// through such a proxy, the header has a public address to the left of the proxy's. These addresses
+// differ, and there are many. Real clients differ. The proxy of an office adds private addresses. A
+// client that invents addresses usually invents some that are not public, or sends the same address
+// each time.
 //
 // The table has a fixed size. A new client takes the place of a client that comes less often.
 type suspects struct {
@@ -123,7 +124,8 @@ func (ss *suspects) note(client, left netip.Addr) bool {
 }
 
 // noteLeft passes a client to suspects, with the address in the last entry of left. left is the
-// text to the left of the client's entry in the header. It warns if the client looks like a proxy.
+// text to the left of the client's entry in the header, or the last line of the header if the
+// client is the peer. It warns if the client looks like a proxy.
 func (s *source) noteLeft(l *list, client netip.Addr, left string) {
 	if s.suspects.over.Load() || !s.suspects.looks.next() {
 		return

@@ -22,9 +22,9 @@
 //   - lock a login after failures: "Logins"
 //   - limit by something else, such as a tenant: "Your own function"
 //
-// A program that swaps user and action usually does not compile, or panics at start-up. But nothing
-// tells apart two functions that you wrote, or that come from an adapter's From, from [First] or
-// from [Join].
+// A program that swaps user and action usually does not compile, or panics at start-up. But if both
+// functions are your own, or come from an adapter's From, from [First] or from [Join], nothing
+// detects the mistake.
 //
 // # Which function for which setup
 //
@@ -60,7 +60,7 @@
 //
 // Only use a key that the client cannot choose. If a client can choose its key, each new key gives
 // the client a fresh quota, and the client can use up the quota of another user. An API key that
-// has not been checked yet is such a key.
+// has not been checked yet is a key that the client can choose.
 //
 // # By user and by address
 //
@@ -71,9 +71,9 @@
 //	h = nethttp.Limit(perUser, user, keyfuncs.Action("reply"))(h)
 //
 // If both had one action, a user who registers as 203.0.113.77 would have the same key as the
-// clients at that address. They would share bans, and counts if kind and period are the same. So
-// any user could get any address banned. A limit or BanPolicy with PerUser ignores the action: give
-// each such limiter its own store, and in Redis its own Prefix.
+// clients at that address. The two limits would share bans. If their kind and period are the same,
+// they would also share counts. So any user could get any address banned. A limit or BanPolicy with
+// PerUser ignores the action: give each such limiter its own store, and in Redis its own Prefix.
 //
 // # Behind a proxy
 //
@@ -83,8 +83,8 @@
 // of any other peer. Use one of them in place of RemoteIP, also inside [First] and [Join].
 //
 // ForwardedIP reads X-Forwarded-For, and Forwarded ([RFC 7239]). A proxy that writes one of the two
-// headers passes on the other one as the client has sent it. So have your proxies remove the header
-// that they do not write:
+// headers usually passes on the other one as the client has sent it. So have your proxies remove
+// the header that they do not write:
 //
 //	proxy_set_header Forwarded "";
 //
@@ -117,8 +117,9 @@
 // An nginx on the same host that connects by a unix socket has no address. [UnixSocket] trusts it,
 // and every other program that may open the socket.
 //
-// Do not use middleware that copies such a header into RemoteAddr without a check, as chi's RealIP
-// and gorilla's ProxyHeaders do. Each address that a client invents would then have its own quota.
+// Do not use middleware that copies a header with the client's address into RemoteAddr without a
+// check, as chi's RealIP and gorilla's ProxyHeaders do. Each address that a client invents would
+// then have its own quota.
 //
 // [RemoteAddr], [ForwardedAddr] and [TrustedHeaderAddr] return the whole address instead of a key.
 // Use them for a list of addresses to let through or to deny: see the example of ForwardedAddr.
@@ -148,7 +149,8 @@
 //
 // Behind NAT64 all IPv4 clients are in one /64. So the key of an address in 64:ff9b::/96 is its
 // IPv4 address. If your network uses a different prefix for NAT64, say so as in the example
-// "Nat64". For the question whether a peer is trusted, the address counts as it came.
+// "Nat64". Trusted prefixes are compared with the IPv6 address, and not with the IPv4 address in
+// it.
 //
 // # Networks of IPv6
 //
@@ -172,8 +174,8 @@
 //
 // # Logins
 //
-// Five failures lock an account for an address, for 15 minutes and then for longer, and an address
-// has 20 failures in 15 minutes:
+// After five failures from one address, an account is locked for this address, first for 15 minutes
+// and later for longer. An address may have 20 failures in 15 minutes:
 //
 //	perAccount, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
 //	perAccount, err = perAccount.With(core.BanPolicy{
@@ -203,14 +205,14 @@
 // lock, even with the right password.
 //
 // At most five attempts of an account and address are checked at the same time, and 20 of an
-// address. With MaxWait, further attempts wait for their turn, such as those of an office in the
-// morning. If an attempt has waited for MaxWait, it is answered 429 with Retry-After: 1, which
-// starts no lock.
+// address. With MaxWait, further attempts wait for their turn. In the morning, for example, many
+// users of one office log in at the same time. If an attempt has waited for MaxWait, it is answered
+// 429 with Retry-After: 1, which starts no lock.
 //
-// Mount MaxBytesHandler outside of the limit, because the key function reads the body, for locked
-// accounts too. Without it, a form may have 10 MB, and a multipart form writes any number of bytes
-// to the disk. Mount http.TimeoutHandler outside too. If it is inside, more guesses are checked at
-// the same time: see "Only failures" of package nethttp.
+// Mount MaxBytesHandler outside of the limit, because the key function reads the body, even if the
+// account is locked. Without MaxBytesHandler, a form may have 10 MB, and a multipart form writes
+// any number of bytes to the disk. Mount http.TimeoutHandler outside too. If TimeoutHandler is
+// inside, more guesses are checked at the same time: see "Only failures" of package nethttp.
 //
 // The key has the account's ID, so all spellings of a name that the look-up accepts are one
 // account. A name that is no account has no key, and only the limit per address decides. If such
@@ -218,8 +220,8 @@
 // that it made up, two keys each, and a full store refuses new users. (memorystore.Options.MaxKeys
 // bounds a store, by default at 1,048,576 keys.)
 //
-// But then only accounts lock after five failures, so a client may find out which names are
-// accounts. The headers show it at once, unless Config.Headers is gate.NoHeaders.
+// Because only accounts are locked after five failures, a client may find out which names are
+// accounts. The headers show this at the first attempt, unless Config.Headers is gate.NoHeaders.
 //
 // A third limit, on the failures of everyone together, must not refuse. Otherwise one client with a
 // /48 could make thousands of failures and lock everybody out. Give the third limiter the store
@@ -230,8 +232,9 @@
 // the owner is not locked out.
 //
 // To end a lock, call Limiter.Reset and then Limiter.Unban. In the other order, an attempt between
-// the two calls is refused, because the failures still count, and starts the lock again. The user
-// is the key of Join, such as alice:203.0.113.9. The package's example "FailedLogins" runs this.
+// the two calls is refused, because the failures still count, and starts the lock again. Pass the
+// key of Join as the user, such as alice:203.0.113.9. The package's example "FailedLogins" runs
+// this.
 //
 // A JSON body is read by middleware outside of the limit, as in examples/login, or in the handler.
 // If the handler reads it, the key function of the middleware does not know the account. If
@@ -239,9 +242,10 @@
 // In both cases give the limiter core.OnlyFailures, and call Allow and Surcharge in the handler or
 // resolver: see the example "Login" of nethttp.Allow.
 //
-// With basic authentication, a Limit outside of the check reads the name, as Join(BasicAuthUser(),
-// RemoteIP). A browser first sends a request without a name, which the Limit answers 400. So mount
-// a handler outside that answers such a request 401 with WWW-Authenticate.
+// With basic authentication, a Limit outside of the check reads the name, for example with
+// Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which the Limit
+// answers 400. So mount a handler outside of the Limit that answers a request without a name 401
+// with WWW-Authenticate.
 //
 // # Actions
 //
@@ -264,10 +268,10 @@
 // # Errors
 //
 // If a request has no key, the error is [ErrNoKey]. If its key is ambiguous or does not parse, the
-// error is [ErrBadKey]. The middleware answers both with 400. Any other error is a mistake in the
-// program, such as [ErrNoRoute] or a context value of a wrong type, and is answered 500. The errors
-// of this package's functions do not contain what the client sent. Arguments that cannot work, such
-// as an invalid prefix, panic at start-up.
+// error is [ErrBadKey]. The middleware answers both with 400. Any other error counts as a mistake
+// in the program, such as [ErrNoRoute] or a context value of a wrong type, and is answered 500. The
+// errors of this package's functions do not contain what the client sent. Arguments that cannot
+// work, such as an invalid prefix, panic at start-up.
 //
 // # Warnings
 //

@@ -22,9 +22,9 @@ func newList(name string, bit uint32) *list {
 	return &list{name, bit, bit == f, badKey("the header " + name + " does not name a client's address")}
 }
 
-// written remembers which of the two headers the proxies write. If a header names a client and the
-// other header does not, the proxies have written it, because a client cannot remove what a proxy
-// has written.
+// written remembers which of the two headers the proxies write. If only one of the headers names a
+// client, the proxies have written that header, because a client cannot remove what a proxy has
+// written.
 type written struct{ atomic.Uint32 }
 
 const x, f uint32 = 1, 2
@@ -103,9 +103,9 @@ type source struct {
 	crowd     crowd
 }
 
-// behind returns a function that reads the client's address behind trusted proxies. The argument
-// read reads the headers of a trusted peer's request. It returns an invalid address if they name no
-// client.
+// behind returns a function that reads the client's address behind trusted proxies. If the peer is
+// trusted, the function calls the argument read with the headers. read returns the client's
+// address, or an invalid address if the headers name no client.
 func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func(*http.Request) (netip.Addr, error) {
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Header returns a function that reads the value of the header name. It removes spaces and tabs at
-// both ends of the value.
+// Header returns a function that reads the value of the header with this name. The function removes
+// spaces and tabs at both ends of the value.
 //
 // Any client can send any header. Use Header only behind a gateway that authenticates the user. If
 // a client sends this header, the gateway must overwrite or remove it. If you want the client's
@@ -43,7 +43,8 @@ func Header(name string) UserOf[*http.Request] {
 	}
 }
 
-// Cookie returns a function that reads the value of the cookie name, such as a session ID.
+// Cookie returns a function that reads the value of the cookie with this name, such as a session
+// ID.
 //
 // A client can send any value, and each new value has a full quota. So use Cookie behind middleware
 // that has checked the cookie, or add a limit per address.

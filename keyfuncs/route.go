@@ -42,7 +42,7 @@ func Route(r *http.Request) (string, error) {
 
 // RouteTemplate is [Route] for adapters of frameworks. It returns the request's method, written as
 // in Route, and the route template that the framework matched. If template is empty, no route
-// matched. All such requests have the action "unmatched".
+// matched, and the action is "unmatched".
 func RouteTemplate(r *http.Request, template string) string {
 	if template == "" {
 		return "unmatched"

@@ -30,8 +30,8 @@ func contextKey(key any) string {
 }
 
 // Value is for adapters of frameworks: [ContextValue], ginlimit.Value and echolimit.Value use it.
-// It returns a function whose key is the value that get returns. what names the value in errors and
-// logs, such as "the session's tenant".
+// It returns a function whose key is the value that get returns. The argument what names the value
+// in errors and logs, such as "the session's tenant".
 //
 // A string is the key itself. The key of an integer is its decimal digits, so the number 7 and the
 // string "7" have the same key. The number 0 has the key "0". Named types whose underlying type is

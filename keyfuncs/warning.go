@@ -32,8 +32,8 @@ var (
 	misread   notice.Once // the warning of warnAddress
 )
 
-// remoteMaker names the function that reads the peer in warnings, unless an adapter's PerIP reads
-// it.
+// In warnings remoteMaker stands for the function that reads the peer, unless that function is an
+// adapter's PerIP.
 const remoteMaker = "RemoteIP or RemoteAddr"
 
 // addressHeaders are the headers in which proxies send the client's address.
@@ -85,7 +85,7 @@ func unread(remote, header, maker string) string {
 		cure = "use TrustedHeaderIP"
 	}
 	// A server sets RemoteAddr to an address and a port. If RemoteAddr has no port, middleware has
-	// copied it from a header.
+	// probably copied it from a header.
 	if _, err := netip.ParseAddrPort(remote); err != nil {
 		return " and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: remove that middleware, and " + cure + " with your proxies' prefixes"
 	}
