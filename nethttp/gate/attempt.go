@@ -1,7 +1,6 @@
 package gate
 
-// This file has what a request asks for, the decision, and what its client is told. Serve and Allow
-// pass it on.
+// This file has the attempt: what a request asks for, the decision, and what its client is told.
 
 import (
 	"cmp"
@@ -47,9 +46,9 @@ func (a *attempt) bound() *subject {
 	return &a.subject
 }
 
-// share sets d to the decision for Deny and the handler. Its Subject counts all subjects of the
-// middleware. The Subject of a.decision counts only the subjects that were asked, and an optional
-// subject without a user was not asked.
+// share sets d to the decision for Deny and the handler. The Subject of d is an index of all
+// subjects of the middleware. The Subject of a.decision is an index of the subjects that were
+// asked. An optional subject without a user is not asked.
 func (a *attempt) share(d *core.Decision) {
 	*d = a.decision
 	if a.failure == nil {
@@ -111,10 +110,11 @@ func (a *attempt) caught() {
 	}
 }
 
-// charge charges the cost to all subjects. It waits for their turn for at most the time wait.
+// charge charges the cost to all subjects. The argument wait is the longest time to wait for their
+// turn.
 //
 // If a request enters one Limit inside another, it may have slots already. charge does not take
-// these slots again, and adds them to reused, for endSlots. Allow always takes slots: for Allow,
+// these slots again, and puts them into reused, for endSlots. Allow always takes slots: for Allow,
 // reused is nil.
 func (a *attempt) charge(ctx context.Context, wait time.Duration, reused *[]*slot) {
 	a.asking = "store"
@@ -156,8 +156,8 @@ func (a *attempt) chargeAll(ctx context.Context, wait time.Duration, reused *[]*
 	return core.WaitAll(ctx, wait, subjects...)
 }
 
-// keepSlot begins to keep the slot that the attempt has taken. failed logs that the slot could not
-// be renewed or released.
+// keepSlot begins to keep the slot that the attempt has taken. The argument failed logs that the
+// slot could not be renewed or released.
 func (a *attempt) keepSlot(ctx context.Context, failed *rarely) *slot {
 	s := &slot{adapter: a.adapter, limiter: a.limiter, decision: a.decision, lease: a.lease, failed: failed}
 	for _, of := range a.subjects() {

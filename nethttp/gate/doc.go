@@ -10,10 +10,10 @@
 //
 // # What an adapter must ensure
 //
-// Header returns the header that is sent, not a copy. Gate reads there what a limit further out, or
-// a function of the limit itself, has set, and the handler adds to it. If the framework keeps its
-// header in another form, the adapter copies it back before the handler runs and before the adapter
-// answers.
+// Header returns the header that is sent, not a copy. Gate reads the headers that a limit further
+// out, or a function of the limit itself, has set. The handler adds its own headers. If the
+// framework keeps its header in another form, the adapter copies it back before the handler runs
+// and before the adapter answers.
 //
 // Request returns what WithRequest was given last, until the request ends. Gate keeps what Allow,
 // Decision, Settle and Hold need in the context of that request. If the framework has no
@@ -29,7 +29,7 @@
 //
 // With [core.InFlight], Serve releases the request's slot when next returns or panics, unless
 // [Hold] keeps it. So next must not return before the handlers have returned. If the framework
-// streams after that, or runs its handlers in another goroutine, next waits for them. If a handler
-// goes on after it has returned, it calls [Hold]. If a handler takes a slot by [Allow], it must
-// release the slot itself.
+// streams after that, or runs its handlers in another goroutine, next waits for them. If the work
+// of a handler goes on after the handler has returned, the handler calls [Hold] before it returns.
+// If a handler takes a slot by [Allow], it must release the slot itself.
 package gate

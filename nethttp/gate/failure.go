@@ -29,8 +29,8 @@ type Failure struct {
 	adapter, asking string
 }
 
-// Error returns the adapter's name, what the limit needed to know, and the text of Err. What it
-// needed is user, action, limiter, cost, skip, headers or store.
+// Error returns the adapter's name, a word and the text of Err. The word says what failed: user,
+// action, limiter, cost, skip, headers or store.
 func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f.Err.Error() }
 
 // Unwrap returns Err.

@@ -11,8 +11,9 @@ import (
 )
 
 // run runs the handlers of the request r, with a FinalCost or OnlyFailures. After that it charges
-// or refunds the difference to the cost charged on entry. If a handler panics and no response has
-// begun, the status counts as 500. run does not stop the panic.
+// or refunds the difference to the cost charged on entry. If the connection was taken over, run
+// charges and refunds nothing. If a handler panics and no response has begun, the status counts as
+// 500. run does not stop the panic.
 func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err error) {
 	ctx, answers := r.Context(), watch(r)
 	c, w := g.framework.Watch(g.framework.WithRequest(c, r), answers)
@@ -38,16 +39,16 @@ func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err
 	return err
 }
 
-// statusClientLeft is the status that FinalCost gets if a client has left before it was told
-// success or a mistake of its own. nginx uses this number.
+// statusClientLeft is the status that FinalCost gets if the client has left and has not been told
+// of a success. A status from 400 to 499 stays as it is. nginx uses this number.
 const statusClientLeft = 499
 
 // chargeFinal charges or refunds the difference between the final cost and the cost charged on
 // entry. With OnlyFailures nothing was charged on entry.
 //
 // If left is set, the client has left, and nothing is refunded. Otherwise clients would disconnect
-// to get refunds. If untold is set, the client has left before it was told of a success. With
-// OnlyFailures its request has then failed.
+// to get refunds. If untold is set, the client has left, and has not been told of a success. With
+// OnlyFailures the request then counts as failed, and is charged.
 func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left, untold bool) {
 	charged, final, err := a.cost, 0, error(nil)
 	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", "final-cost-lost", &err)

@@ -47,8 +47,9 @@ type Framework[C any] interface {
 	// the refusal.
 	//
 	// From then on the response must send nothing more. If a handler writes, the framework calls
-	// wrote and returns its error to the handler: see [Discarding]. If the framework cannot replace
-	// the handler's ResponseWriter, as in Gin, Finish does nothing about writes.
+	// the argument wrote, and returns the error of wrote to the handler: see [Discarding]. If the
+	// framework cannot replace the handler's ResponseWriter, as in Gin, Finish does nothing about
+	// writes.
 	Finish(c C, err error, wrote func() error)
 }
 
@@ -170,8 +171,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether the functions that a handler calls, or FinalCost or OnlyFailures, need the
-// mark of a decided request.
+// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a
+// decided request.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Forbid || cfg.Keep || cfg.changes()
 }
@@ -198,8 +199,8 @@ func isNothing(l *core.Limiter) bool {
 	return len(limits) == 1 && limits[0].Quota() == 0
 }
 
-// A known is a limiter that Config.Limiter has picked or that Allow was given, and what is made of
-// the limiter once.
+// A known is a limiter that Config.Limiter has picked or that Allow was given, and what the gate
+// has made of it, to use again.
 type known struct {
 	of, limiter *core.Limiter // the limiter as given, and as it decides
 	policy      *policy       // of all subjects

@@ -15,8 +15,8 @@ const (
 	headerCache      = "Cache-Control"
 )
 
-// Headers selects the headers that show a decision. With every value a refusal has Cache-Control,
-// and has Retry-After unless the action can never pass.
+// Headers selects the headers that show a decision. With every value, a refusal has Cache-Control.
+// If the action can pass later, the refusal also has Retry-After.
 type Headers int
 
 // The values of [Headers].
@@ -53,8 +53,8 @@ var exposed, exposedKeys = func() (names, keys []string) {
 // ExposedHeaders implements the function ExposedHeaders of an adapter: see nethttp.ExposedHeaders.
 func ExposedHeaders() []string { return append([]string{headerRetryAfter}, exposed...) }
 
-// look returns what the headers of a response show already. Its set has all formats that it finds.
-// Its numbers are those of the first one.
+// look returns what the headers of a response show already. The set of the result has all formats
+// that were found, and the numbers are those of the first one.
 func look(h http.Header) (s shown) {
 	for _, f := range formats {
 		if h[f.tells] == nil {
@@ -69,10 +69,10 @@ func look(h http.Header) (s shown) {
 	return s
 }
 
-// write sets the headers that show t, in the formats of in. outer is what the headers show already.
-// If t is allowed, and outer is as tight or tighter, the old headers stay. If there is no decision
-// because the request or a function of the limit is at fault, write sets no numbers. If the store
-// has failed, it does. room is for the values of the headers, or nil.
+// write sets the headers that show t, in the formats of the set in. outer is what the headers show
+// already. If t is allowed, and outer is as tight or tighter, the old headers stay. If there is no
+// decision because the request or a function of the limit is at fault, write sets no numbers. If
+// the store has failed, it does. room is for the values of the headers, or nil.
 func write(h http.Header, in set, room *values, outer *shown, a *attempt, t *told) {
 	if !t.Allowed {
 		h[headerCache] = []string{"no-store"}

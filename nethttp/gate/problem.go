@@ -62,8 +62,8 @@ func refusal(t *told, forbid bool) Problem {
 	return p
 }
 
-// name returns what tells the limit of a refusal from other limits: its name, or, if there are
-// several subjects, the action.
+// name returns the name of the limit that refuses. If that limit has no name, and there are several
+// subjects, it returns the action of the subject that refuses.
 func (t *told) name() string {
 	if t.bound != nil && t.bound.Name() != "" {
 		return " " + strconv.Quote(t.bound.Name())

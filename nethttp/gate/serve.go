@@ -150,8 +150,8 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 	return found
 }
 
-// pick asks Config.Limiter for the first subject's limiter, and adds to it what it needs if the
-// cost may change.
+// pick asks Config.Limiter for the first subject's limiter, if this subject is asked. The attempt
+// gets the limiter that Config.derived makes of it.
 func (g *Gate[C]) pick(c C, a *attempt) bool {
 	if a.index != 0 {
 		return true
@@ -175,8 +175,8 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 	return err == nil || a.fail(statusOf(err), err)
 }
 
-// A mark is the context of a request behind a Limit. Allow, Decision and Settle find it. It is one
-// allocation, with everything else that such a request needs.
+// A mark is the context of a request behind a Limit. Allow, Decision and Settle find it. One
+// allocation has the mark and everything else that such a request needs.
 type mark[C any] struct {
 	context.Context
 	config   *Config[C]
@@ -188,8 +188,8 @@ type mark[C any] struct {
 
 type markKey[C any] struct{}
 
-// newMark returns an empty mark for a request that passes, and nil if no handler needs it. Allow
-// reads the headers of a limit without a mark.
+// newMark returns an empty mark, or nil if the request does not pass or nothing needs a mark. To
+// read the headers of a limit, Allow needs no mark.
 func (g *Gate[C]) newMark(r *http.Request, a *attempt) *mark[C] {
 	if a.decision.Allowed && (a.lease != 0 || g.marks || around[C](r.Context()) != nil) {
 		return new(mark[C])
@@ -219,10 +219,10 @@ func around[C any](ctx context.Context) *mark[C] {
 	return m
 }
 
-// giveBack copies to r what the handlers have set in its copy inner. A middleware outside of the
-// limit may read the pattern of a mux that is inside. The server removes the uploaded files that it
-// finds in r. giveBack writes nothing else, because a middleware outside may read r in another
-// goroutine.
+// giveBack copies to r the pattern, the path values and the forms that the handlers have set in
+// inner, the copy of r. A middleware outside of the limit may read the pattern of a mux that is
+// inside. The server removes the uploaded files that it finds in r. giveBack copies nothing else,
+// because a middleware outside may read r in another goroutine.
 func giveBack(r, inner *http.Request) {
 	if r.Pattern != inner.Pattern {
 		r.Pattern = inner.Pattern

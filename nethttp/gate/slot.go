@@ -175,7 +175,7 @@ func (s *slot) renew() {
 }
 
 // end removes a user. The last user releases the slot. If a renewal is under way, the renewal
-// releases the slot when it is done. To wait for both would delay the response by two timeouts of
+// releases the slot when it is done. To wait for both could delay the response by two timeouts of
 // the store.
 func (s *slot) end() {
 	s.mu.Lock()

@@ -28,8 +28,8 @@ type Subject[C any] struct {
 }
 
 // Optional returns the subject for requests that may have no user. If a request has no user for
-// this subject, the other subjects decide. If a request has no user for any subject, the answer is
-// 400.
+// this subject, the other subjects decide. If none of the subjects has a user for the request, the
+// answer is 400.
 func (s Subject[C]) Optional() Subject[C] {
 	s.Guests = true
 	return s
@@ -143,8 +143,8 @@ func alike[C any, F ~func(C) (string, error)](a, b F) bool {
 }
 
 // constant returns the key of a function that Action has made, and "" for other functions. It does
-// not call those, because it has no request. It recognizes Action's functions by their code, so
-// Action must not be inlined.
+// not call other functions, because it has no request. It recognizes Action's functions by their
+// code, so Action must not be inlined.
 func constant[C any, F ~func(C) (string, error)](f F) string {
 	code := reflect.ValueOf(f).Pointer()
 	if code != reflect.ValueOf(keyfuncs.Action("any")).Pointer() && code != reflect.ValueOf(Action[C]("any")).Pointer() {

@@ -1,7 +1,7 @@
 package gate
 
-// This file has what the headers and the problem tell the client, whatever the format of the
-// headers.
+// This file has what the headers and the problem tell the client. Each format of headers has its
+// own file.
 
 import (
 	"cmp"
@@ -27,8 +27,8 @@ const (
 	// fifth to a Retry-After.
 	mostRetry = 20 * 24 * 3600
 
-	// soon is the time until a client is told to ask again for a slot of InFlight. The true time is
-	// unknown, because an action may end long before its lease.
+	// soon is the wait for a slot of InFlight that a client is told. The true wait is unknown,
+	// because an action may end long before its lease.
 	soon = time.Second
 )
 
@@ -61,9 +61,9 @@ func (t *told) reset(since1970 bool) int64 {
 	return secondsUp(now.UnixNano(), t.ResetAfter)
 }
 
-// spread returns the whole seconds by which a wait is told longer, from 0 to a tenth of the wait.
-// Over many refusals of a user each number of seconds comes about equally often, because the shares
-// of the tenth are multiples of the golden ratio, modulo 1, which are spread evenly.
+// spread returns how many seconds to add to the wait that a client is told, from 0 to a tenth of
+// the wait. Over many refusals of a user each number of seconds comes about equally often, because
+// the shares of the tenth are multiples of the golden ratio, modulo 1, which are spread evenly.
 //
 // Different users begin at different shares. The seed is secret: without it, a client that sees the
 // waits of a hidden user could compute which user it is.
@@ -169,8 +169,8 @@ type format struct {
 // which it tells the reset.
 type set uint8
 
-// shown is what the headers of a response show already. A limit further out may have set them, a
-// function of this limit such as a Cost that calls Allow, or other middleware.
+// shown is what the headers of a response show already. They may have been set by a limit further
+// out, by a function of this limit, such as a Cost that calls Allow, or by other middleware.
 type shown struct {
 	in               set
 	limit, remaining int64 // limit is 0 if the headers do not tell it
@@ -203,8 +203,8 @@ type values struct {
 	digits [19 + 11]byte // of an int, and of 2^64 ns in seconds
 }
 
-// put makes n the value i. The digits end at end, and put returns the index at which they begin.
-// strconv would write the digits elsewhere first.
+// put sets value i to n in digits. end is the index after the last digit, and put returns the index
+// of the first one. strconv would write the digits elsewhere first.
 func (v *values) put(i, end int, n uint64) int {
 	at := end - 1
 	for ; n >= 10; at-- {

@@ -16,8 +16,8 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A warning is logged if this many first requests all show the mistake. A single request that does
-// not show it prevents the warning.
+// Each number says how many first requests a warning looks at. The warning is logged if all of them
+// show the mistake. A single request that does not show it prevents the warning.
 const (
 	manyGuests  = 1000 // requests without the user of an optional subject
 	manyKeyless = 100  // requests without a user, or with a user and without an action
@@ -61,8 +61,8 @@ func (m *mounted[C]) noteKeyless(c C, missing *notice.Never, f *Failure) {
 	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests %s and were answered 400; %s", f.adapter, manyKeyless, has, remedy), args...)
 }
 
-// noteGuest counts a request without the user of an optional subject. It warns if no request has
-// had one.
+// noteGuest counts a request without the user of an optional subject. It warns if none of the first
+// manyGuests requests has had one.
 func (m *mounted[C]) noteGuest(c C, f *Failure) {
 	if m.userless.Due(manyGuests) {
 		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user of an optional subject, so only the other subjects limited them; the error says why; a limit that is mounted before the login never has one", f.adapter, manyGuests),

@@ -46,7 +46,8 @@ type watchedBody struct {
 func (b *watchedBody) cut() bool { return b.reads.Load() > 0 || b.failed.Load() }
 
 // watch makes r read its body, if r has one, through a watchedBody. r must be the copy of the
-// request that has the mark. In the server's own request, net/http looks for its own type of Body.
+// request that has the mark, because in the server's own request net/http looks for its own type of
+// Body.
 func watch(r *http.Request) *Answering {
 	a := &Answering{body: watchedBody{ReadCloser: r.Body}, ctx: r.Context()}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -191,7 +192,7 @@ func (w *watched) CloseNotify() <-chan bool {
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Discarding returns a ResponseWriter whose methods Write and WriteHeader send nothing to w. They
-// call wrote instead, and Write returns the error of wrote.
+// call the argument wrote instead, and Write returns the error of wrote.
 func Discarding(w http.ResponseWriter, wrote func() error) http.ResponseWriter {
 	return &discarding{w, wrote}
 }

@@ -46,10 +46,10 @@ import (
 // next is nil, http.DefaultTransport sends it.
 //
 // The limits count the calls of one account to one host. The limiter's user is account. Its action
-// is the host in lower case, with the port unless the port is 80 of http or 443 of https. Different
-// spellings of a host, such as one with a dot at its end, are one action. If a host's name is not
-// in ASCII, the call fails: write the name as xn--. With [core.Limit.PerUser] the limits count the
-// calls to all hosts together.
+// is the host in lower case, with the port. The ports 80 of http and 443 of https are left out.
+// Different spellings of a host, such as one with a dot at its end, are one action. If a host's
+// name is not in ASCII, the call fails: write the name as xn--. With [core.Limit.PerUser] the
+// limits count the calls to all hosts together.
 //
 // http.Client follows a redirect with a further call, which counts for the host that it goes to. So
 // one server can use up your quota at another server. If your users choose which servers are
@@ -63,7 +63,7 @@ import (
 // If a response of status 429 or 503 has Retry-After, in seconds or as a date, later calls of the
 // account to the host wait until then. A wait of more than a day counts as a day. To keep the wait,
 // New gives the limiter a [core.BanPolicy], unless the limiter has one. Calls that have begun go
-// on. New does not repeat a refused call.
+// on. The RoundTripper does not repeat a call that the server has refused.
 //
 // New panics if calls is nil, if core.New did not make calls, or if account is empty.
 func New(next http.RoundTripper, calls *core.Limiter, account string) http.RoundTripper {
@@ -131,7 +131,7 @@ func hostOf(u *url.URL) (string, error) {
 
 // ban bans the account from calls to the host, unless a ban of at least the same length is in
 // force. Wait waits until a ban has ended. If two calls ban at the same instant, the shorter ban
-// may stay. The next call then gets a Retry-After again.
+// may stay. The server may then refuse a later call with a Retry-After again.
 func (t *transport) ban(ctx context.Context, host string, pause time.Duration) error {
 	s, err := t.calls.Status(ctx, t.account, host)
 	if err != nil || s.Ban.RetryAfter >= pause {

@@ -17,7 +17,7 @@ import (
 
 var uploads *core.Limiter
 
-// NetHTTP drops that of package nethttp, and the others those of the other adapters.
+// NetHTTP drops the decision of nethttp.Allow. The other functions drop those of the adapters.
 func NetHTTP(w http.ResponseWriter, r *http.Request) {
 	nethttp.Allow(w, r, uploads, "alice", "upload", 1)
 }
