@@ -22,7 +22,7 @@ type step struct {
 	together bool // the calls come at the same moment, and the next step does not wait for them
 }
 
-// "After three failures in a row, store is not asked any more"
+// "After three failures in a row, FailOpen stops asking store"
 func TestBreaker(t *testing.T) {
 	const ms = time.Millisecond
 	opened := step{while: fails, calls: 3, asked: 3}

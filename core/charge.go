@@ -25,10 +25,10 @@ type Charge struct {
 //	terms.Ahead = 0
 //	c.Terms = &terms
 type Terms struct {
-	// Limits are the enforced limits, then the shadow limits, then the limit of the ban policy.
-	// Most charges of one limiter share the slice. A [Limiter.Surcharge] leaves out the ban
-	// policy's limit. A [Limiter.Settle] has only the limits that it charges, and a [Limiter.Ban]
-	// only the ban policy's.
+	// Limits are the enforced limits, then the shadow limits, then the limit of the ban policy. Most
+	// charges of one limiter share the slice. A [Limiter.Surcharge] leaves out the ban policy's limit.
+	// A [Limiter.Settle] has only the limits that it charges. A [Limiter.Ban] has only the limit of
+	// the ban policy.
 	//
 	// A store may keep the slice and recognise it by its address: see [SameLimits]. So the elements
 	// must not be changed. A decorator that changes a limit makes a new slice, and uses the same
@@ -57,15 +57,14 @@ type Part struct {
 	Limits       []Limit
 }
 
-// SameLimits reports whether a and b are one slice, and so are the same limits of one limiter. It
-// compares the address and the length, and not the limits.
+// SameLimits reports whether a and b are the same slice. If they are, their limits are the same.
+// SameLimits compares the address and the length, and not the limits.
 func SameLimits(a, b []Limit) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Part returns the i-th subject of the charge. The first one, with the index 0, is the charge's
-// own, and the others are those of More. If there is no i-th subject, Part returns the charge's
-// own.
+// Part returns a subject of the charge. If i is 0, it is the charge's own subject, and otherwise
+// More[i-1]. If More is too short, Part returns the charge's own subject.
 func (c *Charge) Part(i int) Part {
 	if i > 0 && i <= len(c.More) {
 		return c.More[i-1]
@@ -81,9 +80,10 @@ func (c *Charge) Parts() iter.Seq2[int, Part] {
 	}
 }
 
-// Writes reports whether the charge may change a state. A Peek may not. A charge that needs room
-// may not if the cost of a subject is above the quota of one of its enforced limits, because it is
-// refused with [Never].
+// Writes reports whether the charge may change a state. It returns false for a Peek. It also
+// returns false if the charge is refused with [Never], because the cost of a subject is above the
+// quota of an enforced limit. A Surcharge and a Settle are not refused, so Writes returns true for
+// them.
 func (c *Charge) Writes() bool {
 	if !c.Mode.NeedsRoom() {
 		return c.Mode != machine.ModePeek
@@ -108,7 +108,7 @@ func aboveQuota(limits []Limit, cost int64) bool {
 
 // Check brings the entries to the instant now, in microseconds on the store's clock. There is one
 // entry for each limit, in the order of the limits. The result passes is true if all enforced
-// limits have room and no ban holds.
+// limits have room and no ban holds. Limits count as having room for a Surcharge or a Settle.
 func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	passes = true
 	limits, cost := c.Limits, c.Cost
@@ -129,13 +129,13 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 // is the result of Check. The Decision at d must be zero. If the charge asks for a receipt, Commit
 // returns a [Record].
 //
-//   - If the charge passes, and is no Peek, it is charged to all enforced limits. It is charged to
-//     the shadow limits of a subject if all of them have room. A rule with Failures is charged only
-//     by a Surcharge or a Settle.
-//   - If the charge does not pass, each limit that has no room and records refusals records this
-//     one, unless the mode is [machine.ModePatient], the user is banned, or the cost can never
-//     pass. A ban policy records only refusals by the limits of its own subject, and not those by
-//     InFlight alone.
+//   - If the charge passes, and is no Peek, Commit charges it to all enforced limits. If all shadow
+//     limits of a subject have room, Commit also charges it to them. [machine.Rule.Charge] lists
+//     exceptions.
+//   - If the charge does not pass, Commit records the refusal in each limit that has no room and
+//     records refusals. It records no refusal if the mode is [machine.ModePatient], the user is
+//     banned, or the cost can never pass. A ban policy records only refusals by the limits of its
+//     own subject, and not those by InFlight alone.
 //
 // After Commit, the store must write the states of the entries marked Dirty. If the charge does not
 // write, no entry is marked: see [Charge.Writes].

@@ -53,8 +53,8 @@ type Decision struct {
 
 	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter describe:
 	//   - If limits refuse, it is the one with the longest RetryAfter among those that refuse. An
-	//     InFlight that refuses binds only if no other limit refuses, or if the cost is above its
-	//     quota.
+	//     InFlight that refuses binds only if no limit of another kind refuses, or if the cost is
+	//     above the quota of the InFlight.
 	//   - If all limits allow, it is the one with the least Remaining.
 	//
 	// If two limits are equal in this, the one with the longer ResetAfter binds. If they are equal
@@ -67,9 +67,9 @@ type Decision struct {
 	// or empty.
 	Reason Reason
 
-	// Shadow is the index, from 0, of the shadow limit that Reason is about, if Reason is
-	// ReasonShadowed or ReasonNear. The shadow limits are counted after the enforced ones. In all
-	// other cases the index is 0, also if the store [Shadow] has allowed a refused action.
+	// If Reason is ReasonShadowed or ReasonNear, Shadow is the index of the shadow limit that Reason
+	// is about. The index counts from 0, first the enforced limits and then the shadow limits. If
+	// Reason is something else, or if the store [Shadow] has allowed a refused action, Shadow is 0.
 	Shadow int
 
 	// BanLevel is the number of bans in a row that a [BanPolicy] has given to the user. The present
@@ -77,9 +77,9 @@ type Decision struct {
 	BanLevel int
 
 	// Subject is the index, from 0, of the subject of [All] that the decision is about. If subjects
-	// refuse, it is the one with the longest RetryAfter among those that refuse. If all subjects
-	// allow, it is the one with the least Remaining. Subjects that are equal in this are compared
-	// as equal limits are: see Binding.
+	// refuse, it is one of these, in most cases the one with the longest RetryAfter. If all subjects
+	// allow, it is the one with the least Remaining. If two are equal in this, the one with the longer
+	// ResetAfter comes first.
 	Subject int
 
 	receipt *Record // if there are several subjects, the first of a list
@@ -111,8 +111,8 @@ func seconds(d time.Duration) int64 {
 // A Reason says why an action was refused, or what a shadow limit would have done.
 type Reason string
 
-// The reasons. Only ReasonShadowed and ReasonNear are those of actions that were allowed: see
-// [Shadow] and [Limit.Shadow]. All other allowed actions have no reason.
+// The reasons. ReasonShadowed and ReasonNear are reasons of allowed actions: see [Shadow] and
+// [Limit.Shadow]. The other reasons are those of refused actions.
 const (
 	ReasonLimited  Reason = "limited"   // a limit has no room
 	ReasonNothing  Reason = "nothing"   // the limit is Nothing
@@ -158,8 +158,8 @@ type claim struct {
 	retryAfter, resetAfter time.Duration
 }
 
-// A refusal says how strongly a limit or subject refuses. InFlight refuses less strongly than the
-// others, because a slot may be free at any moment.
+// A refusal says how strongly a limit or subject refuses. InFlight refuses less strongly than other
+// limits, because a slot may be free at any moment.
 type refusal uint8
 
 const (

@@ -1,7 +1,7 @@
 package core
 
-// FailOpen, Fallback and Shadow: stores that wrap a store, and decide themselves if it has no
-// answer.
+// FailOpen, Fallback and Shadow: stores that wrap a store, and return a decision even if that store
+// has no answer.
 
 import (
 	"context"
@@ -20,24 +20,24 @@ import (
 //
 // When store is asked:
 //
-//   - After three failures in a row, store is not asked any more, so that actions do not wait for
-//     its timeout during an outage. Failures of calls that overlap count as one.
-//   - About every 250 ms, one call asks store all the same, as a probe. If store answers a probe,
-//     it decides again. A probe may take a second, even if its caller leaves earlier.
-//   - If store consists of several servers, as redisstore on a Cluster does, this holds for each
-//     server. If one server fails, only its users are affected.
+//   - After three failures in a row, FailOpen stops asking store, so that actions do not wait for
+//     store's timeout during an outage. Failures of calls that overlap count as one.
+//   - About every 250 ms, one call still asks store, as a probe. If store answers a probe, store
+//     decides again. A probe may take a second, even if its caller leaves earlier.
+//   - If store consists of several servers, as redisstore on a Cluster does, FailOpen counts the
+//     failures of each server separately. If one server fails, only its users are affected.
 //   - Reset always asks store, and returns its error.
 //
 // In each outage the log says once that store fails (code "store-fails"), and once that it answers
-// again ("store-answers"). [Observe] shows it too.
+// again ("store-answers"). [Observe] shows the Source of each decision.
 //
 // What counts as a failure:
 //
 //   - An error of store counts, unless it is an [ErrKey].
-//   - If the caller's deadline ends, that counts only if store has had a second to answer, because
-//     a client may choose the deadline, as in gRPC. The call returns the error.
-//   - If the caller cancels, that does not count, because a client that disconnects is not an
-//     outage. The call returns the error, so the request does not pass.
+//   - If the caller's deadline ends, this is a failure only if store has had a second to answer,
+//     because a client may choose the deadline, as in gRPC. The call returns the error.
+//   - If the caller cancels, this is no failure of store, because a client that disconnects is not
+//     an outage. The call returns the error, so the request does not pass.
 //
 // So store needs a timeout that is shorter than the deadlines of its callers, as redisstore has.
 // Otherwise each call waits until its deadline while store hangs.
@@ -111,8 +111,8 @@ func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
 
-// answers reports whether a store is known to have an answer always. A store in the process does,
-// and so does a store that allows actions without an answer.
+// answers reports whether the store is known to have an answer at all times. A store in process
+// memory is, and so is a store that allows actions during an outage.
 func answers(store Store) bool {
 	switch s := store.(type) {
 	case Sized, *failOpen, *shadow:

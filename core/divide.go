@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Divide returns a store that gives store an n-th of every quota. Use it if n replicas decide
-// separately, and together should keep the limits:
+// Divide returns a store that asks store, but with an n-th of every quota. Use it if n replicas
+// decide separately, and together should keep the limits:
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
-// The limit that a replica has is its share of the limit:
+// A replica enforces its share of each limit:
 //
 //   - A rate is divided exactly. For example, with n = 4, 30 a minute becomes 30 per 4 minutes.
 //   - A max, a capacity and an Initial are divided and rounded up, so the replicas together may
@@ -74,8 +74,8 @@ func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit)
 	return s.Store.Reset(ctx, user, action, t.Limits)
 }
 
-// share returns terms with the shares of the limits. It caches the result until other terms need
-// the same place.
+// share returns a copy of the terms in which each limit is replaced by its share. The result stays
+// in the cache until other terms need its place.
 func (s *divide) share(of *Terms) (*Terms, error) {
 	place := &s.made[(of.Limits[0].rule.Hash+uint64(of.Mode))%uint64(len(s.made))]
 	last := place.Load()
