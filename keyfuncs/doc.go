@@ -225,7 +225,7 @@
 //
 // A third limit, on the failures of everyone together, must not refuse. Otherwise one client with a
 // /48 could make thousands of failures and lock everybody out. Give the third limiter the store
-// core.Shadow(store), and have core/metrics alert on what it would refuse.
+// core.Shadow(store). With core/metrics you can set an alert on what it would refuse.
 //
 // Against guesses from many addresses, limit the failures per account over all addresses. Apply
 // this limit only to clients without a signed cookie that the account's last success has set. Then

@@ -46,10 +46,10 @@ type Framework[C any] interface {
 	// err to it. If a handler got the error instead and dropped it, the client would not learn of
 	// the refusal.
 	//
-	// From then on the response must send nothing more. If a handler writes, the framework calls
+	// From then on the response should send nothing more. If a handler writes, the framework calls
 	// the argument wrote, and returns the error of wrote to the handler: see [Discarding]. If the
-	// framework cannot replace the handler's ResponseWriter, as in Gin, Finish does nothing about
-	// writes.
+	// framework cannot replace the handler's ResponseWriter, as in net/http and Gin, Finish does
+	// nothing about writes.
 	Finish(c C, err error, wrote func() error)
 }
 
