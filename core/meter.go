@@ -46,8 +46,9 @@ func Throttle(maxBurst int, rate Rate) Limit {
 
 // Initial makes a TokenBucket start with n tokens instead of full. n is from 1 to the capacity. The
 // bucket starts to fill at the user's first admitted action, even if that action is refunded later.
-// An action that the bucket refuses starts it too, unless its cost is above the capacity. Before
-// the first action, ResetAfter is the time that the bucket will take to fill.
+// An action that the bucket refuses starts it too, unless its cost is above the capacity or the
+// user is banned. Before the first action, ResetAfter is the time that the bucket will take to
+// fill.
 func (l Limit) Initial(n int) Limit {
 	l.mods |= modInitial
 	l.initial = n
@@ -55,14 +56,16 @@ func (l Limit) Initial(n int) Limit {
 }
 
 // ForgetAfter sets when a TokenBucket with Initial has its initial tokens again: d after the last
-// admitted action. d is at least the time from empty to full, and at most 101 years. The default is
-// the time from empty to full plus 24 h. A store keeps the state for d, or a microsecond longer if
-// d is the time from empty to full.
+// admitted action, or after the refusal that started the bucket. If the user owes more than the
+// capacity, it takes longer. d is at least the time from empty to full, and at most 101 years. The
+// default is the time from empty to full plus 24 h. A store keeps the state for d, or a microsecond
+// longer if d is the time from empty to full.
 //
 // Limiters with different ForgetAfter may share a bucket. Then the ForgetAfter of the limiter that
 // admitted last counts. If a limiter with a shorter ForgetAfter decides later, even by a refusal,
 // the bucket is forgotten at most that time after the decision. This does not hold if
-// [Limiter.Wait] reserved the turn of the last action.
+// [Limiter.Wait] reserved the turn of the last action, or if that action left a debt above the
+// capacity.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d

@@ -1,7 +1,6 @@
-// Package metrics counts the decisions of limiters. Besides package core, it needs only the
-// standard library. Packages tailcutprom and tailcutotel export the counts to Prometheus and
-// OpenTelemetry. Each is a separate module: go get
-// github.com/tailcut/tailcut/core/metrics/tailcutprom
+// Package metrics counts the decisions of limiters. Outside this module, it needs only the standard
+// library. Packages tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry.
+// Each is a separate module: go get github.com/tailcut/tailcut/core/metrics/tailcutprom
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)))

@@ -12,7 +12,7 @@ import (
 	"github.com/tailcut/tailcut/core/plans"
 )
 
-// "It looks up a missing zone again after a minute."
+// "A zone that was not found is looked up again after a minute."
 // A zone of the program that is not in the database is looked up once a minute, so it is found if the database comes
 // later. To look it up takes more than 20 allocations.
 func TestABadZoneIsRemembered(t *testing.T) {

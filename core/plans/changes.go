@@ -17,8 +17,9 @@ import (
 type Change struct {
 	What string `json:"what"` // WhatDefault, WhatLimits or another of these constants
 
-	// Plan and Action are the plan and the action whose limits have changed. Action is empty unless
-	// What is WhatLimits. The action "*" stands for all actions that the plan does not name.
+	// Plan is the plan that has changed. Action is the action whose limits have changed. It is set
+	// only if What is WhatLimits. The action "*" stands for all actions that the plan does not
+	// name.
 	Plan   string `json:"plan,omitempty"`
 	Action string `json:"action,omitempty"`
 
@@ -32,10 +33,10 @@ type Change struct {
 	// at least one of the two documents names.
 	Users int `json:"users,omitempty"`
 
-	// Anew lists the limits of To that start with empty counts, because no limit of From has the
-	// same state. For example, the period of a window, its zone, or the numbers of a funnel have
-	// changed. Each user can then spend the full quota of these limits once more. Anew leaves out
-	// actions that had or have no limits, or the limit Nothing.
+	// Anew lists the limits that start with empty counts, because no limit before the change had
+	// the same state. For example, the period of a window, its zone, or the numbers of a funnel
+	// have changed. Each user can then spend the full quota of these limits once more. Anew leaves
+	// out an action if it had no limits or the limit Nothing before, or has now.
 	Anew string `json:"anew,omitempty"`
 }
 
@@ -99,9 +100,9 @@ func users(n int) string {
 	return fmt.Sprintf("%d users", n)
 }
 
-// Compare lists the differences between two documents: the one in force in from, and the one in
-// force in to. The stores of from and to may differ. If from is nil, everything in to's document is
-// listed.
+// Compare lists the differences between the document in force in the argument from and the document
+// in force in the argument to. The two Plans may have different stores. If from is nil, everything
+// in the other document is listed.
 func Compare(from, to *Plans) []Change {
 	before := &generation{}
 	if from != nil {

@@ -63,25 +63,30 @@
 // CalendarWindow(100, month.from({day}), {zone}) is a month that begins on the day on which the
 // customer has paid: Customer.Day.
 //
-// If a plan does not include an action, give the action the limit Nothing(). No ban follows from
-// it. To switch an action off, put a document with Nothing() in force. A limit with Shadow is tried
-// beside the others and refuses nobody.
+// If a plan does not include an action, give the action the limit Nothing(). Its refusals do not
+// lead to a ban. To switch an action off, put a document with Nothing() in force. A limit with
+// Shadow is checked together with the other limits, but refuses nobody.
 //
 // If a plan neither names an action nor covers it with "*", the limiter in the code, others,
 // decides.
 //
-// The user and the action are those of the middleware. If action is keyfuncs.Route, the action is a
-// method and a route's template, or the pattern if that has no method.
+// The user and the action are those of the middleware. If action is keyfuncs.Route, the action is
+// the method and the template of a route, such as "GET /v1/report". If the pattern of a ServeMux
+// has no method, the action is the pattern.
 //
 // If your document is in YAML or TOML, decode it, encode it as JSON, and pass that to New. A byte
 // order mark in front of a document is ignored.
 //
 // # Which plan a user has
 //
-// The first of these that names a plan decides: the document's users, the Customer.Plan that the
-// function customer returns, and the document's default. So the program knows who has paid, and the
-// document has the exceptions. The first of these decides the time zone: the document's zones,
-// Customer.Zone, and the plan's zone.
+// A user has the first of these plans that the document has:
+//   - the plan in the document's field users
+//   - Customer.Plan, which the function customer returns
+//   - the document's default
+//
+// So the program knows who has paid, and the document has the exceptions. A user's time zone is the
+// first of these that is given: the zone in the document's field zones, Customer.Zone, and the
+// plan's zone.
 //
 // # Errors
 //
@@ -124,17 +129,18 @@
 //	err = p.Follow(func(ctx context.Context) ([]byte, error) { return rdb.Get(ctx, "plans").Bytes() })
 //
 // Each replica with requests sends one GET a second. If Redis does not answer within half a second,
-// the replica sends another GET. If the source does not answer at all, the last document stays. One
-// request waits for 50 ms, and after that none waits until the source answers again. A program that
-// starts during that time uses the document given to New.
+// the replica sends another GET. If the source does not answer at all, the last document stays in
+// force. One request then waits for 50 ms. After that, no request waits until the source answers
+// again. A program that starts while the source does not answer uses the document given to New.
 //
 // Generation.Version is the same on all replicas that have the same document.
 //
 // # What it costs
 //
-// To pick a limiter takes a few look-ups in maps and makes no allocation. If a source is followed,
-// the request that calls it, once a second, allocates. The limiters are made when a document is put
-// in force. Those of other time zones and days are made when they are first used.
+// To pick a limiter takes a few look-ups in maps and usually makes no allocation. If a source is
+// followed, one request a second calls the source, and this request allocates. The limiters are
+// made when a document is put in force. Limiters for users with another time zone or day are made
+// when they are first used.
 //
 // # Codes in the log
 //

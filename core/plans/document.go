@@ -41,8 +41,8 @@ func fill(text, zone string, day int) string {
 	return strings.ReplaceAll(text, zoneMark, zone)
 }
 
-// anotherDay replaces {day} when a document is read. It differs from 1, the default, so that the
-// identity of such a limit differs from that of a limit with month.
+// anotherDay replaces {day} when a document is read. It is not 1, so that a limit with {day} never
+// has the identity of a limit whose months begin on the first day.
 const anotherDay = 31
 
 // A generation is a compiled document. It is immutable, except that limiters for further zones and
@@ -79,8 +79,8 @@ type limits struct {
 	isDayed bool          // a text has the parameter {day}
 }
 
-// of returns the plan's limits for an action: those that name the action, otherwise those of "*",
-// otherwise nil.
+// of returns the plan's limits for an action. If the plan does not name the action, of returns the
+// limits of "*". If there is no "*" either, it returns nil.
 func (p *plan) of(action string) *limits {
 	if p == nil {
 		return nil
@@ -119,9 +119,9 @@ type zonedKey struct {
 	day  int
 }
 
-// mostZoned bounds the limiters that were made for zones and days. mostBad bounds the zones that
-// could not be loaded. If one of these maps is full, it is emptied, and its entries are made again
-// when they are used.
+// mostZoned is the most limiters that are kept for zones and days. mostBad is the most zones that
+// are remembered as not loadable. If one of these maps is full, it is emptied, and an entry is made
+// again when it is needed.
 const (
 	mostZoned = 10_000
 	mostBad   = 1_000
@@ -223,7 +223,7 @@ func legalZone(zone string) bool {
 
 const badZone = `the zone %.64q is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ "time/tzdata" if the machine may have no database`
 
-// compile compiles a document. If the document is wrong, the error is a *DocumentError. Another
+// compile compiles a document. If the document is wrong, the error is a *DocumentError. Any other
 // error says what is wrong with the store.
 func compile(store core.Store, document []byte) (*generation, error) {
 	if _, err := core.New(store, always); err != nil {
@@ -392,8 +392,9 @@ func (c *compiler) plan(name string, at int) {
 	c.at = end
 }
 
-// limits reads the limits of a plan for an action. legal says whether the plan's ban policy is
-// legal. If it is not, the ban policy has added its own problem already.
+// limits reads the limits of a plan for an action. If the plan's ban policy is not legal, the
+// argument legal is false, and limits makes no limiter. The ban policy has added its own problem
+// then.
 func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 	l := &limits{}
 	c.next()

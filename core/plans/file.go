@@ -21,11 +21,11 @@ const (
 // follow one source.
 //
 // The source reads the whole file each time. So it also notices a change that keeps the size and
-// the time of modification. It returns the new content when the file has not changed for half a
-// second. If the file has another time of modification, of more than a minute ago, the new content
-// counts at once. Until the new content counts, the source returns the previous one, or waits if
-// there is none. So it usually does not return a half-written file. But it may do so if the writer
-// pauses for half a second.
+// the modification time. It returns new content only after the file has not changed for half a
+// second. There is one exception: if the modification time is new, but more than a minute ago, the
+// source returns the new content at once. While the file goes on changing, the source returns the
+// previous content, or waits if there is none. So it usually does not return a half-written file.
+// But it may do so if the writer pauses for half a second.
 //
 // To be safe, write the new content to another file in the same folder, and rename that file.
 //
@@ -94,8 +94,8 @@ func (c content) same(now content) bool {
 	return c.info != nil && os.SameFile(c.info, now.info) && c.info.ModTime().Equal(now.info.ModTime()) && bytes.Equal(c.text, now.text)
 }
 
-// read reads a file. It reads the information before the text. So if somebody writes to the file
-// between these two steps, the information differs the next time.
+// read reads a file. It calls Stat before it reads the text. So if somebody writes to the file in
+// between, the next call of Stat shows the change.
 func read(path string) (c content, err error) {
 	switch c.info, err = os.Stat(path); {
 	case err != nil:

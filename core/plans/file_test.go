@@ -34,7 +34,7 @@ func rename(t *testing.T, path, text string) {
 	}
 }
 
-// "So it also notices a change that keeps the size and the time of modification."
+// "So it also notices a change that keeps the size and the modification time."
 // Whenever and however a file changes, requests have the new numbers within two seconds.
 func TestAFileIsInForceWithinTwoSeconds(t *testing.T) {
 	keep := func(add time.Duration) func(t *testing.T, path, text string) {

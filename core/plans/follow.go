@@ -43,19 +43,19 @@ type follower struct {
 //	p, err := plans.New(store, document)
 //	err = p.Follow(plans.File("plans.json"))
 //
-// Requests call load, once a second. A request that calls load waits for it for at most 50 ms. If
-// the previous call took longer, the request does not wait at all. Other requests do not wait for
-// load. If no requests come, only [Plans.Refresh] calls load.
+// Once a second, one request calls load. This request waits for load for at most 50 ms. It does not
+// wait at all if the previous call of load took longer than 50 ms. The other requests do not wait
+// for load. If no requests come, only [Plans.Refresh] calls load.
 //
-// load must be safe for concurrent use, and must not change the bytes that it has returned. Its
-// context ends after 10 s at the latest. If load has not returned after half a second, the next
-// request calls it again beside the first call, and later requests do so once a second. Of the
-// documents that load returns, the one of the call that began last counts, even if an earlier call
-// returns later.
+// load must be safe for concurrent use, and must not change the bytes that it has returned. The
+// context of a call ends after 10 s at the latest. If load has not returned after half a second,
+// the next request calls it again beside the first call, and later requests do so once a second. Of
+// the documents that load returns, the one of the call that began last counts, even if an earlier
+// call returns later.
 //
 // If load returns the same document as before, nothing happens. So a document of [Plans.Update]
 // stays in force until the source returns another document. If load fails, or its document has an
-// error, that is logged and counted once, until load returns something else.
+// error, the error is logged and counted once, until load returns something else.
 //
 // Another call of Follow replaces the source. If load is nil, p follows no source.
 func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
@@ -70,8 +70,8 @@ func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
 }
 
 // Refresh calls the source now, and puts its document in force. The error is the source's, or a
-// [*DocumentError]. If ctx ends during the call, Refresh returns an error that does not count as a
-// failure of the source. If p follows no source, Refresh does nothing.
+// [*DocumentError]. If the call fails because ctx ends, this does not count as a failure of the
+// source. If p follows no source, Refresh does nothing.
 func (p *Plans) Refresh(ctx context.Context) error {
 	f := p.follower.Load()
 	if f == nil {

@@ -58,7 +58,7 @@ func following(t *testing.T, load func(context.Context) ([]byte, error)) *plans.
 	return p
 }
 
-// "Requests call load, once a second."
+// "Once a second, one request calls load."
 func TestRequestsLookOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{document: sliding(2)}
@@ -97,7 +97,7 @@ func TestRequestsLookOnceASecond(t *testing.T) {
 	})
 }
 
-// "A request that calls load waits for it for at most 50 ms."
+// "This request waits for load for at most 50 ms."
 // A request waits for a slow source for 50 ms, and then requests do not wait until it is fast again.
 func TestASlowSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -30,7 +30,7 @@ type inForce struct {
 }
 
 // New returns a Plans whose document is in force, and whose limiters use store. If the document is
-// wrong, the error is a [*DocumentError]. Another error says what is wrong with the store. All
+// wrong, the error is a [*DocumentError]. Any other error says what is wrong with the store. All
 // errors match [core.ErrConfig].
 func New(store core.Store, document []byte) (*Plans, error) {
 	p := &Plans{store: store}
@@ -133,11 +133,11 @@ type Customer struct {
 // action, Limiter returns the limiter for "*". If there is no "*" either, it returns nil.
 //
 // If the document does not name the user, and has no plan c.Plan, the user has the default plan. If
-// c.Plan is not empty, that is logged once for each document.
+// c.Plan is not empty then, a warning is logged, once for each document.
 //
 // The limiter may depend on c.Zone or c.Day. If so, Limiter returns an error if c.Zone is not in
-// the time zone database or c.Day is not within 1 to 31. It looks up a missing zone again after a
-// minute.
+// the time zone database or c.Day is not within 1 to 31. A zone that was not found is looked up
+// again after a minute.
 func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) {
 	p.follow()
 	g := p.now.Load()

@@ -1,7 +1,7 @@
 package plans
 
-// Reads the JSON of a document. It knows the position of each value, so that errors can name a line
-// and a column.
+// A reader reads the JSON of a document. It knows the position of each value, so that errors can
+// name a line and a column.
 
 import (
 	"bytes"
@@ -78,8 +78,8 @@ func (r *reader) read(f func()) {
 	f()
 }
 
-// newReader returns a reader for a document. If the document is too long, or not valid JSON, it
-// adds a problem.
+// newReader returns a reader for a document. If the document is too long, not valid JSON or not
+// valid UTF-8, newReader adds a problem.
 func newReader(document []byte) *reader {
 	r := &reader{text: bytes.TrimPrefix(document, []byte("\uFEFF"))}
 	if len(document) > maxDocument {
@@ -191,8 +191,8 @@ func (r *reader) is(first byte, what, kind string) bool {
 	return false
 }
 
-// kinds describes values by their first byte. All other values are numbers. A problem shows the
-// kind instead of the value, because the value may be a user's name.
+// kinds describes a value by its first byte. A value with a first byte that is not in kinds is a
+// number. A problem shows the kind instead of the value, because the value may be a user's name.
 var kinds = map[byte]string{'{': "an object", '[': "a list", '"': "a text", 't': "true", 'f': "false", 'n': "null"}
 
 // entries reads an object. For each name it calls read, with the reader at the value of that name.
