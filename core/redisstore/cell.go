@@ -22,10 +22,11 @@ var (
 
 // CellStore is a [core.Store] on a server that has the command CL.THROTTLE: Redis with the module
 // redis-cell, or Dragonfly. A CellStore serves limiters of exactly one Funnel or Throttle. The rate
-// must have a period of whole seconds, and be at most 1,000 a second. For another limiter core.New
-// returns an error. The times of a decision are those of CL.THROTTLE, in whole seconds. A CellStore
-// and a [Store] on the same server have separate states. A CellStore cannot refund a decision. A
-// Surcharge returns an error, and so does core.All about several subjects.
+// must have a period of whole seconds, and be at most 1,000 a second. The limit must not be leased.
+// For another limiter core.New returns an error. RetryAfter and ResetAfter are in whole seconds,
+// because CL.THROTTLE replies whole seconds. A CellStore and a [Store] on the same server have
+// separate states. A CellStore cannot refund a decision. A Surcharge returns an error, and so does
+// core.All about several subjects.
 type CellStore struct{ wire *wire }
 
 // NewCellStore makes a CellStore, as [New] makes a Store. A CellStore asks the server about every
@@ -66,9 +67,9 @@ func (s *CellStore) keys(user, action string, limits []core.Limit) []string {
 	return keys
 }
 
-// Take decides a charge in one round trip. It sends a peek as a charge of 0 units. The reply to
-// that charge does not say whether an action would pass. Therefore Take decides a peek by the units
-// that remain.
+// Take has the server decide a charge, usually in one round trip. It sends a peek as a charge of 0
+// units. The reply to that charge does not say whether an action would pass. Therefore Take decides
+// a peek by the units that remain.
 func (s *CellStore) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	d, err := s.throttle(ctx, &c)
 	return d, nil, err

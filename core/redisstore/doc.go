@@ -76,17 +76,18 @@
 //
 // The table is from the documentation or source of the services and proxies. The services have not
 // been tried. The tests use proxies that refuse the same commands, in front of a real Redis.
-// Package redistest has these proxies, each with its source.
+// Package redistest has these proxies. For each of them it names the page that says what the proxy
+// refuses.
 //
 // Alibaba Cloud's proxy may read scripts, and refuse a script in which a key is not written as
 // KEYS[1]. In the scripts of this package keys are arguments of Lua functions, and it is not known
 // whether the proxy refuses that. With script_check_enable 0 the proxy does not read scripts. The
 // scripts use only the keys of the command.
 //
-// Envoy, and Predixy before several groups, send a command to one of their servers by its first
-// key, and ignore its other keys. Until the store knows that, a user may have states on two
-// servers. So call Connect before the program serves. With [Options].NoFunctions only Connect finds
-// it out.
+// Envoy, and Predixy before several groups, send a command to the server that has the first key of
+// the command, and ignore the other keys. Until the store knows that, a user may have states on two
+// servers. So call Connect before the program serves. With [Options].NoFunctions the store learns
+// it only in Connect.
 //
 // # Failure
 //
@@ -96,21 +97,21 @@
 // its commands. A bare Store fails closed. To change that, wrap it in core.Fallback or
 // core.FailOpen.
 //
-// If the caller's context ends before its charge is sent, the caller is not charged. After that the
-// caller may be charged. If the answer to a charge of core.InFlight is lost, the store releases the
-// charge's slots in the background. Because the charge may arrive late, the store repeats the
-// release for about a minute. While Redis does not answer, it repeats the release until the lease
-// ends.
+// If the caller's context ends before the store sends the charge, the caller is not charged. If the
+// context ends later, the caller may be charged. If the answer to a charge of core.InFlight is
+// lost, the store releases the charge's slots in the background. The charge may arrive late. So if
+// the slots are not found, the store repeats the release for about a minute. If Redis does not
+// answer, the store may repeat the release until the lease ends.
 //
 // Calls may fail until the first connections are open. [Store.Connect] opens them before the program
 // serves, and returns what is wrong with the server. After Connect, with a timeout of 50 ms, calls
 // are answered in time as long as Redis responds within 40 ms.
 //
-// If a call has no answer, and no other call was answered since, the store opens a new connection.
-// It sends no call until that connection is answered. If no connection can be opened, callers get
-// the error at once. If Redis hangs, each call waits for its timeout. If only the old connections
-// are dead, because a NAT or a balancer has forgotten them, Redis decides again within half a
-// second.
+// If a call has no answer, and Redis has answered no call since that call was sent, the store opens
+// a new connection. It also does that if a connection is closed. The store sends no call until
+// Redis answers on the new connection. If connections are refused, callers get the error at once.
+// If Redis hangs, each call waits for its timeout. If only the old connections are dead, because a
+// NAT or a balancer has forgotten them, Redis decides again within half a second.
 //
 // # Faults
 //
@@ -154,8 +155,8 @@
 // or more.
 //
 // If one server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop
-// asking only that server. Set cluster-require-full-coverage to no on a Cluster. Otherwise all
-// users of the Cluster wait.
+// asking that server, and still ask the others. Set cluster-require-full-coverage to no on a
+// Cluster. Otherwise all users of the Cluster wait.
 //
 // Use TLS across a network that you do not trust.
 //
@@ -184,7 +185,8 @@
 //   - The key of a ban policy expires when its bans and refusals are forgotten.
 //   - The key of a bucket with Initial expires after ForgetAfter, or when the bucket has filled if
 //     that is later.
-//   - A bucket or funnel with refunds may be kept a little longer.
+//   - If a bucket or funnel had a refund, its key may be kept until everything charged before the
+//     refund would have drained.
 //
 // # Memory in Redis
 //
@@ -216,26 +218,26 @@
 // With +info the store checks the eviction policy in Connect, after 100 answers and then at most
 // every ten minutes. It logs a warning if limits can be evicted.
 //
-// Without persistence every user has the full quota again after a restart of Redis, and no bans. For
-// quotas of a day or a month set appendonly yes. A crash then loses about a second of actions.
+// Without persistence a restart of Redis gives every user the full quota again, and ends all bans.
+// For quotas of a day or a month set appendonly yes. A crash then loses about a second of actions.
 //
 // # Functions and scripts
 //
 // From Redis 7.0 on, the Lua that decides is a library of Redis Functions, which stays loaded.
 // Redis 6.2, miniredis and many services and proxies have no functions. On them the same Lua runs
 // as a script, which takes up to twice the CPU time. [Store.Connect], or otherwise the first call,
-// finds out whether a server has functions. The store looks again every minute. With
-// [Options].NoFunctions it uses scripts on every server.
+// finds out whether a server has functions. If a server has none, the store looks again every
+// minute. With [Options].NoFunctions the store uses scripts on every server.
 //
 // The store loads the library if it may. The Redis user in "Server" may not, because a user who may
-// load libraries can replace those of other applications. Then an administrator loads the library.
-// Until that is done, scripts run:
+// load libraries can replace those of other applications. With that user, scripts run until an
+// administrator loads the library by this command:
 //
 //	go run github.com/tailcut/tailcut/core/redisstore/library | redis-cli -x FUNCTION LOAD
 //
-// Every ten minutes the store checks that the library has the store's own code. If not, it runs
-// scripts instead. Until it notices, foreign code decides, so give no application +function|load on
-// a server that others use.
+// Every ten minutes the store checks that the library has the store's own code. If the code
+// differs, the store runs scripts instead. Until the store notices the difference, foreign code
+// decides. So give no application +function|load on a server that others use.
 //
 // Programs of two versions work side by side. The library of an old version stays until you delete
 // it:
@@ -256,8 +258,8 @@
 //
 // The store asks Redis in cases such as these:
 //
-//   - It is a Peek or a Status.
-//   - core.All makes the decision.
+//   - The call is a Peek or a Status.
+//   - core.All decides about several subjects.
 //   - The cost is above one, and the user is not banned.
 //   - A limit or a BanPolicy records the refusal.
 //   - [Options].NoRefusalCache is set.
@@ -265,8 +267,9 @@
 // # Leased limits
 //
 // If all limits of a limiter are leased, the process usually decides from units that it has taken
-// in advance (core.SourceLease): see core.Limit.Leased. [Store.Leases] counts the units. The first
-// action of a user, a Peek, a Status, a Surcharge, a turn of Wait, and core.All ask Redis.
+// in advance (core.SourceLease): see core.Limit.Leased. [Store.Leases] counts the units. Redis
+// decides the first action of a user, a Peek, a Status, a Surcharge, a Wait that reserves a turn,
+// and a core.All about several subjects.
 //
 // # Codes in the log
 //
@@ -290,5 +293,5 @@
 // # Testing
 //
 // Use miniredis: examples/migrate has a test, with a clock that testing/synctest moves. If a test
-// moves the server's clock alone, set [Options].NoRefusalCache.
+// moves only the clock of the server, set [Options].NoRefusalCache.
 package redisstore

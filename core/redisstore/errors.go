@@ -16,16 +16,16 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// These are the errors of this package, for errors.Is. An error of the client that is none of them
-// is wrapped. If Redis returns an error to the script, for example because Redis is out of memory,
-// the store returns an error that wraps a redis.Error of the same text.
+// These are errors of this package, for errors.Is. If the client returns another error, the store
+// usually wraps that error. If Redis returns an error to the script, for example because Redis is
+// out of memory, the store returns an error that wraps a redis.Error of the same text.
 var (
 	// ErrTimeout says that Redis did not answer within Options.Timeout, or within a shorter timeout
 	// of the client. Redis may have decided the charge nevertheless.
 	ErrTimeout = errors.New("redisstore: no answer within the timeout")
 
-	// ErrBusy says that 8,192 calls are waiting for an answer. On a Cluster or Ring they are
-	// counted for each server. The charge was not sent.
+	// ErrBusy says that 8,192 calls are waiting for an answer. On a Cluster or Ring the store
+	// counts the calls to each server separately. The store did not send the charge.
 	ErrBusy = errors.New("redisstore: too many calls are waiting for an answer")
 
 	// ErrState says that a key holds a value of another type, or a value that is not a state of a
@@ -36,8 +36,8 @@ var (
 	// CalendarWindow. Set the clocks. ErrClock matches core.ErrKey.
 	ErrClock error = keyError("redisstore: the clocks of this process and of Redis differ by more than a period of a CalendarWindow; set them")
 
-	// ErrReply says that Redis sent a reply that the store cannot read. The store then uses nothing
-	// of that reply.
+	// ErrReply says that Redis sent a reply that the store cannot read. Redis may have decided the
+	// charge nevertheless.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
 )
 
@@ -67,8 +67,8 @@ func plainError(text string) scriptError {
 	return scriptError(text)
 }
 
-// explain turns the error of a call into the error that the caller gets. since is when the call
-// began.
+// explain turns the error of a call into the error that the caller gets. The argument since is when
+// the call began.
 func (w *wire) explain(ctx context.Context, since time.Time, err error) error {
 	var late net.Error
 	now := time.Now()
@@ -101,8 +101,8 @@ func (w *wire) explain(ctx context.Context, since time.Time, err error) error {
 // timeoutError returns the error of a call without an answer within Options.Timeout.
 func (w *wire) timeoutError() error { return fmt.Errorf("%w of %s", ErrTimeout, w.options.Timeout) }
 
-// brief is an error of Redis without the arguments of the command, because these have the name of
-// the user.
+// brief is an error whose text leaves out the arguments of the command, because the arguments have
+// the name of the user.
 type brief struct{ error }
 
 func (e brief) Error() string {

@@ -14,8 +14,8 @@ import (
 )
 
 // The store reads the eviction policy in Connect. It also reads the policy at every checkAfter-th
-// answer of Redis, unless it has done so at an answer within the last checkEvery. By then the
-// connections are open, and the limits have states that Redis could evict.
+// answer of Redis, but at most once in checkEvery. After checkAfter answers the connections are
+// open, and the limits have states that Redis could evict.
 const (
 	checkAfter = 100
 	checkEvery = 10 * time.Minute
@@ -30,7 +30,7 @@ type evictionCheck struct {
 }
 
 // checkServer counts an answer of Redis. At every checkAfter-th answer, but at most once in
-// checkEvery, it then checks the client, the eviction policy and the prefix, in the background.
+// checkEvery, it checks the client, the eviction policy and the prefix, in the background.
 func (w *wire) checkServer() {
 	p := &w.eviction
 	if p.answers.Add(1)%checkAfter > 0 {

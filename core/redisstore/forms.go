@@ -1,19 +1,20 @@
 package redisstore
 
-// This file says which numbers the Lua functions of each machine are sent, and which numbers they
-// reply. The head of each file of lua says what its numbers mean. A number in Lua is exact up to
-// 2^53.
+// This file says which numbers the store sends to the Lua functions of each machine, and which
+// numbers these functions reply. The first comments of a Lua file say what its numbers mean. A
+// number in Lua is exact up to 2^53.
 
 import "github.com/tailcut/tailcut/core/machine"
 
 // A form says how to ask, on Redis, the limits that have one form of state.
 type form struct {
-	// args appends the numbers for the Lua function args. ban is the Ask's Ban. unix is the time by
-	// the clock of this process, in microseconds since 1970.
+	// args appends the numbers for the Lua function args. The argument ban is Ask.Ban. The argument
+	// unix is the time by the clock of this process, in microseconds since 1970.
 	args func(r *machine.Rule, b []int64, cost, ban, unix int64) []int64
 
-	// reply makes a reading of the numbers of the Lua function read, and returns the numbers that
-	// follow them. cost is the cost of the charge. amendable says that the charge may be amended.
+	// reply makes a reading from the first numbers in n, which the Lua function named read has
+	// replied. It returns the rest of n. The argument cost is the cost of the charge. The argument
+	// amendable says whether the charge may be amended.
 	reply func(r *machine.Rule, n []int64, cost int64, amendable bool) (v machine.Reading, rest []int64)
 
 	// amendArgs appends the numbers for the Lua function amendArgs.
@@ -35,8 +36,8 @@ var forms = [...]form{
 
 func formOf(r *machine.Rule) *form { return &forms[r.Kind.Form()] }
 
-// readingOf makes a reading of the numbers of a rule, and returns the numbers that follow them. No
-// number is negative. The lowest bit of the first number says whether the rule has room.
+// readingOf makes the reading of a rule from the first numbers in n, and returns the rest of n. No
+// number in n is negative. The lowest bit of the first number says whether the rule has room.
 func readingOf(r *machine.Rule, n []int64, cost int64, amendable bool) (v machine.Reading, rest []int64) {
 	v, rest = formOf(r).reply(r, n, cost, amendable)
 	v.Fits = n[0]&1 == 1
@@ -100,15 +101,15 @@ func meterAmendArgs(r *machine.Rule, b []int64, t machine.Taken, a machine.Amend
 		r.Burst.Whole, r.Burst.Part, t.Reading.Detail)
 }
 
-// windowArgs has the numbers of a window. All costs above 2^40 are sent as 2^40, because they are
+// windowArgs appends the numbers of a window. Costs above 2^40 are sent as 2^40, because they are
 // above any quota.
 func windowArgs(r *machine.Rule, b []int64, cost, _, _ int64) []int64 {
 	return append(b, min(cost, 1<<40), r.Max, r.Period)
 }
 
-// counterArgs has the numbers of a window. For a CalendarWindow the starts of the periods around
-// the time of this process follow, so that a server whose clock differs by up to a period can
-// decide. Lua reads no negative numbers.
+// counterArgs appends the numbers of a window. For a CalendarWindow it also appends the starts of
+// the periods around the time of this process. So a server whose clock differs by up to a period
+// can decide. A start before 1970 becomes 0, because the Lua reads no negative numbers.
 func counterArgs(r *machine.Rule, b []int64, cost, _, unix int64) []int64 {
 	b = windowArgs(r, b, cost, 0, 0)
 	if r.Calendar != nil {

@@ -20,12 +20,13 @@ type Entry struct {
 	Admitted bool      // if not, the action was refused; only CountRefused records it then
 }
 
-// History returns what a SlidingWindow has recorded for a user and an action, oldest first. It has
-// the admitted actions of the last period that were not refunded, and may have some that are older.
+// History returns what a SlidingWindow has recorded for a user and an action, oldest first. Without
+// CountRefused, it has the admitted actions of the last period that were not refunded. It may also
+// have older actions.
 //
 // If the limit has CountRefused, a refused attempt takes the place of older entries, which may have
-// been admitted. History then usually returns at most as many entries as the limit's max. limit is
-// the limit that the limiter has, or one of the same identity.
+// been admitted. History then usually returns at most as many entries as the limit's max. The
+// argument limit is the limit that the limiter has, or a limit with the same identity.
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
 	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
