@@ -216,9 +216,9 @@
 //
 // The key has the account's ID, so all spellings of a name that the look-up accepts are one
 // account. A name that is no account has no key, and only the limit per address decides. If such
-// names had keys, one client with a /48 of IPv6 addresses could fill the store with locked names
-// that it made up, two keys each, and a full store refuses new users. (memorystore.Options.MaxKeys
-// bounds a store, by default at 1,048,576 keys.)
+// names had keys, one client with a /48 of IPv6 addresses could invent names, lock them, and so
+// fill the store, with two keys for each name. A full store refuses new users.
+// (memorystore.Options.MaxKeys bounds a store, by default at 1,048,576 keys.)
 //
 // Because only accounts are locked after five failures, a client may find out which names are
 // accounts. The headers show this at the first attempt, unless Config.Headers is gate.NoHeaders.

@@ -99,9 +99,8 @@ func Action[C any](name string) keyfuncs.ActionOf[C] {
 // NotSwapped panics if a function for the action was given as the user, or the reverse. It is for
 // an adapter's By. key is the function that was given, and given is "user" or "action". The
 // argument others has the adapter's functions of the opposite kind, and NotSwapped recognizes only
-// these. The compiler notices the mistake if a function has the type [keyfuncs.UserOf] or
-// [keyfuncs.ActionOf]. keyfuncs.Route, for example, is declared as a plain function and has no such
-// type.
+// these. If a function has the type [keyfuncs.UserOf] or [keyfuncs.ActionOf], the compiler notices
+// the mistake. keyfuncs.Route, for example, is a plain function, so only NotSwapped notices it.
 func NotSwapped[C any](adapter, given string, key func(C) (string, error), others ...func(C) (string, error)) {
 	for _, other := range others {
 		if same(key, other) {
