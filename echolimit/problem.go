@@ -7,9 +7,9 @@ import (
 )
 
 // A Problem is the Message of the *echo.HTTPError of a request that does not pass. If Echo encodes
-// and sends it, the response is problem+json. A central error handler that sends another body keeps
-// its own Content-Type. To send the problem as a part of its own JSON, the handler encodes the
-// field Problem.
+// and sends it, the response is problem+json. If a central error handler sends another body, the
+// body keeps its Content-Type. To send the problem as a part of another JSON body, encode the field
+// Problem.
 type Problem struct{ gate.SentProblem }
 
 // problem returns a problem as an error. Echo's error handler does not unwrap errors, so this error

@@ -10,11 +10,11 @@ import (
 )
 
 // Route is a KeyFunc that returns the method and the route's template, such as "POST
-// /posts/:id/likes". It returns GET for HEAD, and OTHER for unusual methods such as PROPFIND. All
+// /posts/:id/likes". HEAD counts as GET, and unusual methods such as PROPFIND count as OTHER. All
 // requests that no route matched share the action "unmatched".
 //
-// If a group has middleware, Echo adds a route to it that catches all requests. A request that only
-// this route matches has its template as the action, such as "GET /v1/*".
+// If a group has middleware, Echo adds a route to it that catches all requests. If only this route
+// matches a request, the action has the template of this route, such as "GET /v1/*".
 //
 // Echo's Any makes a route for each method, and so several actions with separate quotas. To limit
 // them together, use [Action].

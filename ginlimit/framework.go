@@ -39,8 +39,8 @@ func (framework) Answer(c *gin.Context, p gate.Problem, _ error) error {
 	return nil
 }
 
-// Finish does nothing, because a handler needs all methods of Gin's writer, and a writer that
-// discards has fewer.
+// Finish does nothing. A Gin handler needs all methods of gin.ResponseWriter, and gate.Discarding
+// has fewer.
 func (framework) Finish(*gin.Context, error, func() error) {}
 
 // ginsOwn is the type of the writer that Gin makes for a request.
@@ -73,8 +73,8 @@ func aborting[T any](hook func(*gin.Context, T)) func(*gin.Context, T) error {
 	return func(c *gin.Context, v T) error { c.Abort(); hook(c, v); return nil }
 }
 
-// watched notes three things that other writers may not tell: the status, whether there is a body,
-// and whether the connection was taken over.
+// watched notes three things that the writer of another middleware may not report: the status,
+// whether there is a body, and whether the connection was taken over.
 type watched struct {
 	gin.ResponseWriter
 	c            *gin.Context
@@ -83,8 +83,8 @@ type watched struct {
 	begun, taken bool
 }
 
-// final reports whether a response can end with this status. Gin keeps the status of early hints
-// like any other status, and the server then sends 200.
+// final reports whether a response can end with this status. After early hints Gin keeps their
+// status, such as 103, although the server ends the response with 200.
 func final(status int) bool {
 	return status >= http.StatusOK || status == http.StatusSwitchingProtocols
 }
@@ -133,7 +133,7 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Answered, Result and Restore make watched a gate.Watched.
+// Answered, Result and Restore implement gate.Watched.
 func (w *watched) Answered() bool { return w.taken || w.begun || final(w.status) }
 
 func (w *watched) Result(error) (status int, begun bool) {

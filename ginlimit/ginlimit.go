@@ -12,8 +12,8 @@
 // documentation says when to use which function. The action is a fixed name, [Action], or the
 // route's template, [Route].
 //
-// A refused request is answered 429, and its chain is aborted. If only the handler knows the user
-// or the cost, it calls [Allow].
+// By default a refused request is answered 429. The chain of its handlers is aborted. If only the
+// handler knows the user or the cost, it calls [Allow].
 //
 // Package nethttp documents the responses, the fields of [Config], the warnings in the log, and
 // where to mount a limit.
@@ -42,16 +42,16 @@ import (
 
 // A KeyFunc returns a key of a request: the user who acts, or the action. If the request has no
 // key, the error is keyfuncs.ErrNoKey. If the key cannot be read, the error is keyfuncs.ErrBadKey.
-// Both are answered 400, and any other error is answered 500.
+// [Limit] answers 400 for these two errors, and 500 for any other error.
 type KeyFunc = func(*gin.Context) (string, error)
 
-// From makes a KeyFunc of f. It panics if f is nil, or if f is keyfuncs.Route, which does not know
-// the routes of Gin: use [Route].
+// From returns a KeyFunc that calls f with the *http.Request. It panics if f is nil. It also panics
+// if f is keyfuncs.Route, which does not know the routes of Gin. Use [Route] instead.
 func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads a value from the context. An earlier middleware has stored the
-// value, a string or an integer, with c.Set. If there is no value, or it is "", the error is
-// keyfuncs.ErrNoKey. A value of another type is answered 500.
+// value, a string or an integer, with c.Set. If the value is missing, nil or "", the error is
+// keyfuncs.ErrNoKey. For a value of another type, [Limit] answers 500.
 func Value(key string) keyfuncs.UserOf[*gin.Context] {
 	return keyfuncs.Value("the Gin value "+strconv.Quote(key), func(c *gin.Context) any {
 		v, _ := c.Get(key)
@@ -63,7 +63,7 @@ func Value(key string) keyfuncs.UserOf[*gin.Context] {
 func Action(name string) keyfuncs.ActionOf[*gin.Context] { return gate.Action[*gin.Context](name) }
 
 // Route is a KeyFunc that returns the method and the route's template, such as "POST
-// /posts/:id/likes". It returns GET for HEAD, and OTHER for unusual methods such as PROPFIND. All
+// /posts/:id/likes". HEAD counts as GET, and unusual methods such as PROPFIND count as OTHER. All
 // requests that no route matched share the action "unmatched".
 //
 // Gin's Any makes a route for each method, and so several actions with separate quotas. To limit
@@ -73,9 +73,9 @@ func Route(c *gin.Context) (string, error) {
 }
 
 // PerIP makes middleware that limits each client address to max requests in any interval of length
-// period. All IPv6 addresses of a /64 count as one. If you mount one such middleware on several
-// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow, on a
-// memorystore of its own.
+// period. All IPv6 addresses of a /64 count as one. If you mount the result of one call on several
+// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow and a new
+// memorystore.
 //
 //	r.POST("/replies", ginlimit.PerIP(5, time.Minute), reply)
 //
@@ -93,21 +93,21 @@ func PerIP(max int, period time.Duration, proxies ...netip.Prefix) gin.HandlerFu
 }
 
 // Limit makes middleware. A request passes if limiter allows the action to the user. Limit panics
-// if an argument is nil, or if core.New did not make limiter. It also panics if user is [Route]:
-// user and action are swapped then.
+// if an argument is nil, or if core.New did not make limiter. It also panics if user is [Route]: in
+// that case user and action are swapped.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config has the settings of middleware. The middleware of a zero Config is that of the function
-// [Limit]. The fields are those of nethttp.Config.
+// Config has the settings of middleware. A zero Config makes the same middleware as the function
+// [Limit]. The fields are those of nethttp.Config, for a *gin.Context.
 //
-// The handlers behind the limit may get a copy of the request in c.Request. With a FinalCost or
-// OnlyFailures, c.Writer and the Body of c.Request are wrapped.
+// Behind the limit, c.Request may be a copy of the request. If FinalCost or OnlyFailures is set,
+// the limit wraps c.Writer, and the Body of c.Request if there is one.
 //
-// FinalCost and OnlyFailures get the status that was sent. If no status was sent, they get the last
-// one that was set on c.Writer when the handlers behind the limit have returned. If that is the
-// status of early hints, they get 200.
+// FinalCost and OnlyFailures get the status that was sent. If the handlers behind the limit return
+// before a status is sent, FinalCost and OnlyFailures get the last status that was set on c.Writer.
+// The status of early hints counts as 200.
 type Config struct {
 	Cost             func(*gin.Context) (int, error)
 	Limiter          func(*gin.Context) (*core.Limiter, error)
@@ -126,29 +126,29 @@ type Config struct {
 	Forbid           bool
 }
 
-// Limit makes middleware with the settings of cfg. It panics for the reasons of the function
+// Limit makes middleware with the settings of cfg. It panics in the same cases as the function
 // [Limit]. It also panics if two fields of cfg exclude each other, if a field is out of bounds, or
-// if the limiter's store cannot do what cfg needs, such as OnlyFailures.
+// if the limiter or its store does not support a field that is set, such as OnlyFailures.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By makes a subject of [LimitAll] from a limiter, a user and an action. It panics if user is
+// By makes a subject for [LimitAll] from a limiter, a user and an action. It panics if user is
 // [Route]: user and action are swapped then.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gate.Subject[*gin.Context] {
 	gate.NotSwapped("ginlimit", "user", user, Route)
 	return gate.Subject[*gin.Context]{Limiter: limiter, User: user, Action: action}
 }
 
-// LimitAll makes middleware that asks several subjects about each request. The request passes if
-// all of them allow it. nethttp.LimitAll says more, such as when LimitAll panics.
+// LimitAll makes middleware with several subjects. [By] makes a subject. A request passes if the
+// limiters of all subjects allow it. nethttp.LimitAll says more, for example when LimitAll panics.
 func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the settings of cfg. Each subject is charged the whole
-// cost. Config.Limiter picks a limiter only for the first subject. It is not called for a request
-// that has no user for that subject.
+// LimitAll is the function [LimitAll] with the settings of cfg. Each subject that decides is
+// charged the whole cost. Config.Limiter picks a limiter only for the first subject. If a request
+// has no user for the first subject, Config.Limiter is not called.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	gate.NotEqual("ginlimit", subjects)
 	g := gate.New(framework{}, cfg.lift(), subjects...)
@@ -163,19 +163,19 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFu
 }
 
 // Allow limits an action for a handler: see nethttp.Allow. If the decision is not Allowed, Allow
-// has answered the request and aborted the chain, and the handler returns.
+// has answered the request and aborted the chain of handlers. The handler must then return.
 //
-// If a handler ignores the decision, its action runs although the client was answered 429. go vet
-// reports this mistake with these flags:
+// If a handler ignores a decision that is not Allowed, its action runs although the client got an
+// error such as 429. With these flags, go vet reports a call whose decision is not used:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/ginlimit.Allow ./...
 func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg.
-// It does not use the other fields. Behind a Limit, the Headers of the Limit's Config apply instead
-// of those of cfg, even if the Limit has skipped the request, so that the headers of one response
+// Allow is the function [Allow] with the fields Deny, Fail, Headers, SpreadRetryAfter and Forbid of
+// cfg. It does not use the other fields. Behind a Limit, the field Headers of the Limit's Config
+// replaces cfg.Headers, even if the Limit has skipped the request. So the headers of one response
 // agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
@@ -183,16 +183,17 @@ func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action stri
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a Limit whose
-// [Config] has Keep. If several such Limits surround the handler, Decision returns the decision of
+// [Config] sets Keep. If several such Limits surround the handler, Decision returns the decision of
 // the innermost one. If no such Limit has decided the request, Decision returns false.
 func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.Context](c.Request) }
 
-// Settle says what the request has cost, for a handler behind a Limit whose [Config] has Settle:
-// see nethttp.Settle. For a goroutine that outlives the handler, make copied := c.Copy() before the
-// goroutine starts, and call Settle(copied, actual) in the goroutine.
+// Settle replaces the estimate that was charged on entry with the request's cost. It is for a
+// handler behind a Limit whose [Config] sets Settle: see nethttp.Settle. For a goroutine that
+// outlives the handler, make copied := c.Copy() before the goroutine starts, and call
+// Settle(copied, actual) in the goroutine.
 func Settle(c *gin.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
 
-// Hold keeps the request's slots of core.InFlight taken after the handler has returned, until
-// release is called: see nethttp.Hold. A goroutine must not use c, so call Hold before the
-// goroutine starts.
+// Hold keeps the request's slots of core.InFlight. The handler may then return, and the slots stay
+// taken until release is called: see nethttp.Hold. A goroutine that outlives the handler must not
+// use c, so call Hold before the goroutine starts.
 func Hold(c *gin.Context) (release func()) { return gate.Hold(c.Request) }

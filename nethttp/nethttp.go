@@ -14,9 +14,9 @@ import (
 )
 
 // PerIP makes middleware that limits each client address to max requests in any interval of length
-// period. All IPv6 addresses of a /64 count as one. If you mount one such middleware on several
-// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow, on a
-// memorystore of its own.
+// period. All IPv6 addresses of a /64 count as one. If you mount the result of one call on several
+// routes, their requests count together. PerIP is [Limit] with a core.SlidingWindow and a new
+// memorystore.
 //
 //	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
 //
@@ -36,12 +36,13 @@ func PerIP(max int, period time.Duration, proxies ...netip.Prefix) func(http.Han
 
 // Limit makes middleware. A request passes if limiter allows the action to the user. Limit panics
 // if an argument is nil, or if core.New did not make limiter. It also panics if user is
-// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: the two are swapped then.
+// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: in that case user and
+// action are swapped.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config has the settings of middleware. The middleware of a zero Config is that of the function
+// Config has the settings of middleware. A zero Config makes the same middleware as the function
 // [Limit].
 type Config struct {
 	// Cost returns what a request costs. If Cost is nil, a request costs 1.
@@ -61,7 +62,7 @@ type Config struct {
 	// For a plan without a limit use Skip. If the requests of such a plan must be counted too, pick
 	// a limiter with the highest max: see package core, "Plans and changed numbers". To change
 	// numbers while the program runs, use package plans, or keep the limiter in an atomic.Pointer
-	// that this function loads.
+	// that the function Limiter loads.
 	Limiter func(*http.Request) (*core.Limiter, error)
 
 	// If Skip returns true, the request passes without a decision, and this limit sets no headers.
@@ -73,10 +74,10 @@ type Config struct {
 	// Authorization, a Cookie or a body is not a preflight.
 	CountPreflights bool
 
-	// Deny answers a refused request. The limit has already set its headers. Deny writes the
-	// Content-Type, the status and the body. If Deny writes nothing, the default answer is sent.
-	// For the wait in whole seconds read the response's header Retry-After, because the decision's
-	// RetryAfter is not rounded.
+	// Deny answers a refused request. The limit has already set the rate limit headers. Deny writes
+	// the Content-Type, the status and the body. If Deny writes nothing, the default answer is
+	// sent. For the wait in whole seconds read the response's header Retry-After, because the
+	// decision's RetryAfter is not rounded.
 	Deny func(http.ResponseWriter, *http.Request, core.Decision)
 
 	// Fail answers a request that got no decision, as Deny answers a refused one. The error is a
@@ -89,8 +90,9 @@ type Config struct {
 	//
 	// If the limiter has only one limit, and it is a funnel or bucket, the requests of a user and
 	// action that wait in this process pass in the order of arrival. A request that cannot pass
-	// within MaxWait is refused at once. Requests to other processes can delay its turn. With any
-	// other limiter, or with several subjects, a waiting request asks again when there may be room.
+	// within MaxWait is refused at once. Requests to other processes can delay the turn of a
+	// waiting request. With any other limiter, or with several subjects, a waiting request asks
+	// again when there may be room.
 	//
 	// MaxWait must be less than the server's WriteTimeout. MaxWait does not shorten the time that
 	// the store may take to answer.
@@ -101,11 +103,11 @@ type Config struct {
 	// although the client is gone.
 	MaxWait time.Duration
 
-	// MaxWaiting is the number of requests that may wait or be decided in this middleware at the
-	// same time, if MaxWait is set. If MaxWaiting is 0, it is 1000. A request that would exceed the
-	// number does not wait: it passes or is refused at once. A request may wait only if the free
-	// places are more than the places that its user and action have taken. So one user and action
-	// never take more than half of the places, rounded up.
+	// MaxWaiting is the number of places in this middleware for requests that wait or are being
+	// decided, if MaxWait is set. If MaxWaiting is 0, the number is 1000. A request takes a place
+	// only if more places are free than its user and action have taken already. A request without a
+	// place does not wait: it passes or is refused at once. So one user and action take at most
+	// half of the places, rounded up.
 	MaxWaiting int
 
 	// FinalCost returns what a request that passed has cost in the end. It gets the status of the
@@ -120,12 +122,13 @@ type Config struct {
 	//		return 1
 	//	}
 	//
-	// If the client has left, nothing is refunded. If the client left before the handler answered
-	// with success, FinalCost gets the status 499 in place of the handler's, unless the handler
-	// answered with a status of 4xx. So return for 499 what a failure of the client costs.
+	// If the client has left, nothing is refunded, and FinalCost gets the status 499. There are two
+	// exceptions. If the handler answers with a status of 4xx, FinalCost gets this status. If the
+	// handler answered with a status below 400 before the client left, FinalCost gets that status.
+	// So for 499 return the cost of a request whose client did not wait for success.
 	//
-	// The limiter need not be Refundable. The documentation of the package has all rules, under
-	// "Costs known at the end".
+	// The limiter does not need core.Refundable. The documentation of the package has all rules,
+	// under "Costs known at the end".
 	FinalCost func(r *http.Request, status int) int
 
 	// OnlyFailures makes the limits count only failed requests. It is for attempts that may turn
@@ -144,7 +147,7 @@ type Config struct {
 
 	// If Settle is set, the handler can call the function [Settle] when it knows what the request
 	// has cost. Cost then returns an estimate. The estimate must be at least 1, because a request
-	// that costs 0 cannot be settled. The limiter need not be Refundable. If Settle is set,
+	// that costs 0 cannot be settled. The limiter does not need core.Refundable. If Settle is set,
 	// FinalCost and OnlyFailures must not be set.
 	Settle bool
 
@@ -159,10 +162,11 @@ type Config struct {
 	//   - gate.XRateLimitAndIETF
 	//   - gate.NoHeaders
 	//
-	// With all of them, a refused response has Retry-After, unless the action can never pass.
+	// With each of these values, the answer to a refused request has Retry-After, unless the action
+	// can never pass.
 	//
-	// With core.Divide, RateLimit-Policy shows the share that this replica has of the binding
-	// limit. It shows all other limits undivided.
+	// With core.Divide, RateLimit-Policy shows for the binding limit the share that this replica
+	// has. For the other limits it shows the undivided quotas.
 	//
 	// [draft 11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 	Headers gate.Headers
@@ -177,29 +181,30 @@ type Config struct {
 	// added seconds do not reveal the user.
 	SpreadRetryAfter bool
 
-	// If Forbid is set and the limit is core.Nothing, a refusal is answered 403 instead of 429: the
-	// user's plan does not include the action, or the action is switched off. Some clients repeat a
-	// request after any 429.
+	// If Forbid is set, a refusal by core.Nothing is answered 403 instead of 429. Use Forbid
+	// because some clients repeat a request after any 429. core.Nothing means that a plan does not
+	// include the action, or that the action is switched off.
 	Forbid bool
 }
 
-// Limit makes middleware with the settings of cfg. It panics for the reasons of the function
+// Limit makes middleware with the settings of cfg. It panics in the same cases as the function
 // [Limit]. It also panics if two fields of cfg exclude each other, if a field is out of bounds, or
-// if the limiter's store cannot do what cfg needs, such as OnlyFailures.
+// if the limiter or its store does not support a field that is set, such as OnlyFailures.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By makes a subject of [LimitAll] from a limiter, a user and an action. It panics if user is
-// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: the two are swapped then.
+// By makes a subject for [LimitAll] from a limiter, a user and an action. It panics if user is
+// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: in that case user and
+// action are swapped.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) gate.Subject[*http.Request] {
 	gate.NotSwapped("nethttp", "user", user, keyfuncs.Route)
 	gate.NotSwapped("nethttp", "action", action, keyfuncs.RemoteIP, keyfuncs.Everyone)
 	return gate.Subject[*http.Request]{Limiter: limiter, User: user, Action: action}
 }
 
-// LimitAll makes middleware that asks several subjects about each request. The request passes if
-// all of them allow it. If one refuses, none is charged: see [core.All].
+// LimitAll makes middleware with several subjects. [By] makes a subject. A request passes if the
+// limiters of all subjects allow it. If one refuses, none is charged: see [core.All].
 //
 //	nethttp.LimitAll(
 //		nethttp.By(perUser, user, keyfuncs.Action("post")),
@@ -225,9 +230,9 @@ func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.H
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the settings of cfg. Each subject is charged the whole
-// cost. Config.Limiter picks a limiter only for the first subject. It is not called for a request
-// that has no user for that subject.
+// LimitAll is the function [LimitAll] with the settings of cfg. Each subject that decides is
+// charged the whole cost. Config.Limiter picks a limiter only for the first subject. If a request
+// has no user for the first subject, Config.Limiter is not called.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	gate.NotEqual("nethttp", subjects)
 	var lifted []gate.Subject[exchange]
@@ -248,25 +253,26 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 }
 
 // Allow limits an action for a handler. Use Allow if only the handler knows the user, the action or
-// the cost, such as the number of items in a batch. Allow charges cost and sets the headers as
-// Limit does. If the action is refused, or if there is no decision because of an error, Allow
-// answers the request, and returns a Decision that is not Allowed. The handler then returns:
+// the cost, such as the number of items in a batch. Allow charges the argument cost, and sets the
+// headers as Limit does. If the action is refused, or if there is no decision because of an error,
+// Allow answers the request, and returns a Decision that is not Allowed. The handler must then
+// return:
 //
 //	d := nethttp.Allow(w, r, uploads, user, "upload", len(batch.Items))
 //	if !d.Allowed {
 //		return
 //	}
 //
-// Call Allow before the handler writes. If the user or the action is empty, the answer is 400. If
-// there is an error, Allow returns the zero Decision.
+// Call Allow before the handler writes the response. If the user or the action is empty, the answer
+// is 400. If there is an error, Allow returns the zero Decision.
 //
-// With [core.InFlight], Allow takes a slot, and the handler releases the slot:
+// With [core.InFlight], Allow takes a slot, and the handler must release the slot:
 //
 //	defer streams.Release(context.WithoutCancel(r.Context()), d)
 //
-// If a handler ignores the decision, its action runs although the client was answered 429, and what
-// the handler writes follows that answer. The compiler does not notice this mistake. go vet reports
-// it with these flags:
+// If a handler ignores a decision that is not Allowed, its action runs although the client got an
+// error such as 429. What the handler writes follows that answer. The compiler does not notice this
+// mistake. With these flags, go vet reports a call whose decision is not used:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/nethttp.Allow ./...
 //
@@ -277,9 +283,9 @@ func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, 
 	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg.
-// It does not use the other fields. Behind a Limit, the Headers of the Limit's Config apply instead
-// of those of cfg, even if the Limit has skipped the request, so that the headers of one response
+// Allow is the function [Allow] with the fields Deny, Fail, Headers, SpreadRetryAfter and Forbid of
+// cfg. It does not use the other fields. Behind a Limit, the field Headers of the Limit's Config
+// replaces cfg.Headers, even if the Limit has skipped the request. So the headers of one response
 // agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
@@ -287,39 +293,41 @@ func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Li
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a Limit whose
-// [Config] has Keep. If several such Limits surround the handler, Decision returns the decision of
+// [Config] sets Keep. If several such Limits surround the handler, Decision returns the decision of
 // the innermost one. If no such Limit has decided the request, Decision returns false.
 func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exchange](r) }
 
-// Settle replaces the estimate that was charged on entry by what the request has cost. It is for a
-// handler behind a Limit whose [Config] has Settle. If actual is less than the estimate, the
-// difference is given back. If actual is more, the difference is charged, also what exceeds the
-// quota. The excess is a debt of at most one quota, and the user is refused until enough of it is
-// paid off. [core.Limiter.Settle] says how each kind of limit pays off a debt.
+// Settle replaces the estimate that was charged on entry with the request's cost, the argument
+// actual. It is for a handler behind a Limit whose [Config] sets Settle. If actual is less than the
+// estimate, the difference is given back. If actual is more, the difference is charged, even if the
+// limit has no room for it. What exceeds the limit is a debt of at most one quota, and the user is
+// refused until enough of it is paid off. [core.Limiter.Settle] says how each kind of limit pays
+// off a debt.
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
 //	...
 //	defer func() { err = nethttp.Settle(r, max(estimated, written)) }()
 //
 // Settle less than the estimate only if you know the cost, for example from the usage that an API
-// has reported. A client that disconnects before the answer begins has caused the work too.
+// has reported. If a client disconnects before the answer begins, its request has cost work all the
+// same.
 //
 // Call Settle once, when the cost is known. Settle works after the response has begun and after the
 // client has disconnected. A second call does nothing. A request that is never settled stays
 // charged with its estimate. So use defer, which also runs after a panic. The headers show the
 // decision on entry.
 //
-// If several Limits with Settle surround the handler, the call settles all of them. If the request
-// passed without a decision, for example by Skip, Settle does nothing. r is the handler's request,
-// or a request derived from it. The error is that of core.Limiter.Settle, or says that no Limit
-// around the handler has Settle. Log the error, and do not call Settle again.
+// If several Limits with Settle surround the handler, the call settles the charges of all of them.
+// If the request passed without a decision, for example by Skip, Settle does nothing. r is the
+// handler's request, or a request derived from it. The error is that of core.Limiter.Settle, or
+// says that no Limit around the handler has Settle. Log the error, and do not call Settle again.
 func Settle(r *http.Request, actual int) error {
 	return gate.Settle(framework{}, exchange{r: r}, actual)
 }
 
-// Hold keeps the request's slots of [core.InFlight] taken after the handler has returned, until
-// release is called. Hold is for a handler that takes over the connection (http.Hijacker), or that
-// leaves the work to a goroutine:
+// Hold keeps the request's slots of [core.InFlight]. The handler may then return, and the slots
+// stay taken until release is called. Hold is for a handler that takes over the connection
+// (http.Hijacker), or that leaves the work to a goroutine:
 //
 //	release := nethttp.Hold(r)
 //	go func() {
@@ -330,22 +338,22 @@ func Settle(r *http.Request, actual int) error {
 // The slots are renewed until release is called. So a user has no more connections than slots,
 // unless the slots cannot be renewed for a whole lease, or the store loses them.
 //
-// Call Hold before the handler returns. A later call keeps no slot, and the log has hold-too-late.
-// Call release in every case, even if the upgrade of the connection fails. A second call of release
-// does nothing. If Hold was called several times, the slots are free after every release was
-// called.
+// Call Hold before the handler returns. A later call keeps no slot, and is logged with the code
+// hold-too-late. Call release in every case, even if the upgrade of the connection fails. A second
+// call of release does nothing. If Hold was called several times, the slots stay taken until every
+// release has been called.
 //
-// If several Limits surround the handler, Hold keeps the slots of all of them. If there is no
-// InFlight, or if the limit has skipped the request, Hold does nothing. r is the handler's request,
-// or a request derived from it. Hold does not keep slots that [Allow] has taken. The handler
-// releases those itself.
+// If several Limits surround the handler, Hold keeps the slots of all of them. Hold also keeps the
+// slots that [core.OnlyFailures] takes. If the request has no slots, Hold does nothing. r is the
+// handler's request, or a request derived from it. Hold does not keep slots that [Allow] has taken.
+// The handler must release those itself.
 func Hold(r *http.Request) (release func()) { return gate.Hold(r) }
 
-// ExposedHeaders returns the headers of a limit that a browser hides from scripts of other origins,
-// unless the server exposes them. Give the list to the CORS middleware, such as
-// cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors. Mount the CORS middleware
-// outside of Limit, so that the headers of a refused response are exposed too. The list has the
-// headers of all values of Config.Headers.
+// ExposedHeaders returns the names of the headers that a limit sets and that a browser hides from
+// scripts of other origins, unless the server exposes them. Give the list to the CORS middleware,
+// such as cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors. Mount the CORS
+// middleware outside of Limit, so that the headers of a refused response are exposed too. The list
+// has the headers of all values of Config.Headers.
 func ExposedHeaders() []string { return gate.ExposedHeaders() }
 
 // An exchange is a request and its response, as a handler gets them.
@@ -373,7 +381,7 @@ func (framework) Answer(x exchange, p gate.Problem, _ error) error {
 	return nil
 }
 
-// Finish does nothing, because the handler has its own copy of w.
+// Finish does nothing, because it cannot replace the handler's variable w.
 func (framework) Finish(exchange, error, func() error) {}
 
 type watched func() (status int, begun bool)

@@ -21,9 +21,9 @@ func (framework) WithRequest(c *echo.Context, r *http.Request) *echo.Context {
 	return c
 }
 
-// below returns the writer that Echo's own Response wraps, and a function that replaces it. What
-// the client gets goes through this writer. If a middleware has replaced c.Response(), below
-// returns the replacement, because it may buffer.
+// below returns the writer that Echo's own Response wraps, and a function that replaces this
+// writer. If a middleware has replaced c.Response(), below returns the replacement instead, because
+// the replacement may buffer.
 func below(c *echo.Context) (w http.ResponseWriter, replace func(http.ResponseWriter)) {
 	if res, ok := c.Response().(*echo.Response); ok {
 		return res.ResponseWriter, func(w http.ResponseWriter) { res.ResponseWriter = w }

@@ -7,10 +7,10 @@ import (
 )
 
 // A Problem is the error of a request that does not pass. Echo's error handler answers with the
-// status and the JSON of the Problem. Your own central error handler finds it with errors.As: as a
-// *Problem, as an echo.HTTPStatusCoder or as an *echo.HTTPError. A handler that sends another body
-// keeps its own Content-Type. To send the problem as a part of its own JSON, the handler encodes
-// the field Problem.
+// status and the JSON of the Problem. Your own central error handler can find the Problem with
+// errors.As, as a *Problem, an echo.HTTPStatusCoder or an *echo.HTTPError. If your handler sends
+// another body, the body keeps its Content-Type. To send the problem as a part of another JSON
+// body, encode the field Problem.
 type Problem struct{ gate.SentProblem }
 
 // Error returns the status and the title.

@@ -10,11 +10,11 @@ import (
 )
 
 // Route is a KeyFunc that returns the method and the route's template, such as "POST
-// /posts/:id/likes". It returns GET for HEAD, and OTHER for unusual methods such as PROPFIND. All
+// /posts/:id/likes". HEAD counts as GET, and unusual methods such as PROPFIND count as OTHER. All
 // requests that no route matched share the action "unmatched", also in a group.
 //
-// A route of Echo's Any is one action for all methods. The action is its template, such as
-// "/posts/:id/likes".
+// If a route was made with Echo's Any, the requests of all methods share one action. The action is
+// the route's template, such as "/posts/:id/likes".
 func Route(c *echo.Context) (string, error) {
 	route := c.RouteInfo()
 	path := route.Path
