@@ -19,7 +19,7 @@ type Amendment struct {
 // A Verb says what an [Amendment] does.
 type Verb uint8
 
-// The verbs. A release or renewal amends charges of InFlight, and a refund charges of the other
+// The verbs. A release or renewal amends charges of InFlight. A refund amends charges of the other
 // limits. No verb changes the state of a ban policy.
 const (
 	VerbRefund  Verb = iota // give units back
@@ -39,11 +39,12 @@ func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
 // InFlight, and a refund for the other kinds.
 func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
 
-// Amend changes what t has taken in the present state of an entry. It sets Dirty if the store must
-// write the state, or delete it because it has expired. If nothing is left to amend, or if a refund
-// could give back too much, it changes nothing. It also refunds nothing if now is before t.At. After
-// a refund the state has no more room than if the action had never happened. A bucket with Initial
-// that the action has started is an exception: it stays started.
+// Amend changes the state of an entry: it refunds, releases or renews what the charge t has taken.
+// It sets Dirty if the store must write the state, or delete it because it has expired. If nothing
+// is left to amend, or if a refund could give back too much, it changes nothing. It also refunds
+// nothing if now is before t.At. After a refund the state has no more room than if the action had
+// never happened. A bucket with Initial that the action has started is an exception: it stays
+// started.
 //
 // A refund of a meter changes the end of its debt: the instant at which the debt will have drained.
 //
@@ -62,10 +63,10 @@ func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 //   - The end of a later refund is past.
 //   - Everything that was charged before the last refund has drained.
 //
-// A meter remembers at most eight refunds. If there are nine, it replaces two successive ones: the
-// two whose ends are nearest, in whole microseconds. If several pairs are equally near, it replaces
-// the first of them. The new refund has the earlier end and the later place in the sequence. So a
-// refund may give back less, but never more.
+// A meter remembers at most eight refunds. If there are nine, it merges two successive refunds into
+// a new one: the two whose ends are nearest, in whole microseconds. If several pairs are equally
+// near, it merges the first pair. The new refund has the earlier end and the later place in the
+// sequence. So a refund may give back less, but never more.
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
 	if e.Expires > now && r.CanAmend(a) && (r.TakesSlots() || now >= t.At) {

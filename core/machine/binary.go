@@ -15,8 +15,8 @@ var ErrBinary = errors.New("machine: the bytes are not a state of the rule")
 // back with the clock.
 const binaryVersion = 1
 
-// Marshal returns a state as bytes. Unmarshal of this version and of later ones reads them. The
-// zero State has no bytes.
+// Marshal returns a state as bytes. Unmarshal of this or a later version of the package reads them.
+// For the zero State, Marshal returns nil.
 func (r *Rule) Marshal(s State) []byte {
 	if s == (State{}) {
 		return nil
@@ -25,8 +25,8 @@ func (r *Rule) Marshal(s State) []byte {
 }
 
 // Unmarshal returns the state of bytes that Marshal has made. Marshal must have been called on this
-// rule, or on a rule that shares the state. If the bytes cannot be a state of the rule, the error is
-// [ErrBinary]. No bytes are the zero State. Unmarshal does not keep b.
+// rule, or on a rule that shares the state. If the bytes cannot be a state of the rule, the error
+// is [ErrBinary]. If b is empty, Unmarshal returns the zero State. Unmarshal does not keep b.
 func (r *Rule) Unmarshal(b []byte) (State, error) {
 	if len(b) == 0 {
 		return State{}, nil

@@ -12,7 +12,8 @@ import (
 // midnight, the day does not begin a second time.
 //
 // Minutes and hours follow the local clock. If the clock repeats an hour, the repeated hour is a
-// new one. If the clock is set within an hour, that hour ends at the change.
+// new one. If the clock is set forward or back in the middle of an hour, that hour ends at the
+// change.
 type Calendar struct {
 	unit calendarUnit
 	loc  *time.Location
@@ -22,9 +23,10 @@ type Calendar struct {
 // bounds are the start and the end of a period, in microseconds since 1970.
 type bounds struct{ start, end int64 }
 
-// NewCalendar returns a calendar of a unit: "minute", "hour", "day", "week", "month" or "year". A
-// month begins on the day from, which is 1 to 31. If a month is shorter, it begins on its last day.
-// The other units ignore from.
+// NewCalendar returns a calendar of a unit: "minute", "hour", "day", "week", "month" or "year". For
+// the unit "month", the argument from is the day of the month on which a period begins, from 1 to
+// 31. If a month is too short for that day, the period begins on the month's last day. The other
+// units ignore the argument from.
 func NewCalendar(unit string, from int, loc *time.Location) *Calendar {
 	c := &Calendar{unit: calendarUnits[unit], loc: loc}
 	if unit == "month" {
@@ -62,9 +64,9 @@ func (c *Calendar) compute(unix int64) (start, end int64) {
 	return start * 1e6, end * 1e6
 }
 
-// A calendarUnit is a unit of a calendar. longest is the length of its longest period. For a unit
-// of a day or longer, date returns the first date of a period: of the period in which day lies if n
-// is 0, and of the n-th period after that otherwise. For minutes and hours date is nil.
+// A calendarUnit is a unit of a calendar. longest is the length of its longest period. The function
+// date returns the first date of a period. If n is 0, this is the period in which day lies, and
+// otherwise the n-th period after it. For minutes and hours date is nil.
 type calendarUnit struct {
 	longest time.Duration
 	date    func(day time.Time, n int) time.Time
@@ -100,8 +102,8 @@ func utc(year int, month time.Month, day int) time.Time {
 	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
 }
 
-// dates is Period for a unit with a function date, in seconds. It computes with local times as if
-// they were in UTC.
+// dates does the work of Period for days and longer units, in seconds. It computes with local times
+// as if they were in UTC.
 func (c *Calendar) dates(t int64) (start, end int64) {
 	offset, _, _ := c.segment(t)
 	local := time.Unix(t+offset, 0).UTC()
@@ -139,8 +141,8 @@ func (c *Calendar) clock(t, length int64) (start, end int64) {
 	return max(start, from), min(end, to)
 }
 
-// segment returns the zone's offset at the instant t, in seconds east of UTC. start and end bound
-// the time in which the zone has that offset.
+// segment returns the zone's offset at the instant t, in seconds east of UTC. The zone has that
+// offset from start up to end.
 func (c *Calendar) segment(t int64) (offset, start, end int64) {
 	const ever = 1 << 60
 	at := time.Unix(t, 0).In(c.loc)

@@ -1,8 +1,8 @@
 package machine
 
 // counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. State.N is the number of
-// units that count in the window. State.Expires is the end of the window, or for a calendar window
-// linger after it. An ElasticWindow records refusals.
+// units that count in the window. State.Expires is the end of the window. For a calendar window it
+// is later by the constant linger. An ElasticWindow records refusals.
 type counter struct{ plain }
 
 func (r *Rule) elastic() bool { return r.Kind == KindElasticWindow }
@@ -46,11 +46,11 @@ func (*counter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits,
 // of day steps back over a boundary by at most this time, no period gets its quota twice.
 const linger = int64(1e6)
 
-// align is check for a calendar window. It finds the period to which a count belongs: the one whose
-// end is nearest to the count's end. The two ends may differ, because the monotonic clock and the
-// time of day drift by microseconds, and because two processes may have different time zone data.
-// A count lasts at least until its own end, unless the clock steps back by more than linger. So such
-// a difference between the ends does not give a period its quota twice.
+// align does the work of check for a calendar window. It finds the period to which a count belongs:
+// the one whose end is nearest to the count's end. The two ends may differ, because the monotonic
+// clock and the time of day drift by microseconds, and because two processes may have different
+// time zone data. A count lasts at least until its own end, unless the clock steps back by more
+// than linger. So such a difference between the ends does not give a period its quota twice.
 func (r *Rule) align(s State, unix int64) State {
 	start, end := r.Calendar.Period(unix)
 	last := s.Expires - linger    // the count's end
@@ -133,8 +133,8 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 	return s, true
 }
 
-// Opened reports whether nothing counted before the charge, and a refund of units gives back all of
-// the charge.
+// Opened reports whether nothing counted before the charge, and the argument units is all that the
+// charge has taken.
 func (t Taken) Opened(units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
 func (*counter) save(r *Rule, b []byte, s State) []byte {

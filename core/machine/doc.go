@@ -76,8 +76,8 @@
 //	core/text.go                      how ParseLimit reads its arguments
 //	core/leased.go                    why it cannot be leased, unless it is prepaid
 //
-// Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
-// describe it in core/doc.go and the README. If you forget one of these places, a test usually
+// Then add the limit to the model in storetest/model.go and to the examples in storetest/kinds.go,
+// and describe it in core/doc.go and the README. If you forget one of these places, a test usually
 // fails.
 //
 // A new form of state also needs a Form, an entry with the name of its files in the table of forms
@@ -85,10 +85,12 @@
 // and what it replies. Its machine keeps the state in State.Data, so no store has to know of it.
 // Its check must not change what Data points to: after a Peek the store writes nothing back.
 //
-// If a kind depends on more of a call than its cost, a copy of the limit has that in its Rule, as
-// Held. Package core makes such a copy in Subject.Within. Caches and the queues of Wait recognise
-// limits by their address, so they do not take one copy for another. An argument of
-// redisstore/forms.go sends the field to Redis, and Limit.derived in core/limit.go keeps it.
+// A decision may depend on something of a call besides its cost. For example, InFlight does not
+// take slots again that the action holds already. For such a call package core makes a copy of the
+// limit, and sets a field of the copy's Rule, such as Held: see Subject.Within. Caches and the
+// queues of Wait recognise limits by their address, so they do not take one copy for another. An
+// argument of redisstore/forms.go sends the field to Redis, and Limit.derived in core/limit.go
+// keeps it.
 //
 // [Rule.Amend] changes what a charge has taken: by a refund, a release or a renewal. A kind that
 // takes slots, as InFlight does, is released or renewed, and not refunded. A caller may release a

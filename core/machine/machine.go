@@ -4,7 +4,7 @@ package machine
 
 import "iter"
 
-// A Kind is a kind of limit. A rule never reads the state of a kind with another [Form].
+// A Kind is a kind of limit. A state has no meaning for a rule of a kind with another [Form].
 type Kind uint8
 
 // The kinds of limits.
@@ -95,8 +95,8 @@ func (k Kind) Constructor() string { return kinds[k].constructor }
 // Most returns the highest quota that a limit of the kind may have.
 func (k Kind) Most() int { return kinds[k].most }
 
-// Prepaid reports whether a process may charge units of such a limit before their actions: see
-// [Rule.WithPrepay].
+// Prepaid reports whether a process may charge units of a limit of the kind before their actions:
+// see [Rule.WithPrepay].
 func (k Kind) Prepaid() bool { return int(k) < len(kinds) && kinds[k].prepaid }
 
 // Form says how the kind uses the fields of a [State].
@@ -121,13 +121,15 @@ type machine interface {
 	charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, charged State, changed bool)
 
 	// refuse returns the reading of a checked state that is not charged, with Wait for the cost. If
-	// record is set, it records the refusal, or starts a bucket with Initial.
+	// record is set, a rule that records refusals records this one. A bucket with Initial that has
+	// not been used starts to fill, because otherwise a cost above Initial would be refused for
+	// ever.
 	refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, refused State, changed bool)
 
 	// read returns the reading of a checked state, with Wait for the cost.
 	read(r *Rule, now, cost int64, s State) (v numbers, detail int64)
 
-	// amend changes what a charge has taken. If no unit or slot is left, all machines but meter
+	// amend changes what a charge has taken. If no unit or slot is left, counter, trail and slots
 	// return the zero State.
 	amend(r *Rule, now int64, t Taken, a Amendment, s State) (amended State, changed bool)
 

@@ -7,9 +7,9 @@ import "cmp"
 // time passes, the state does not change. This is the generic cell rate algorithm in its virtual
 // scheduling form ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
-// State.Expires is the TAT, rounded up, and State.N its fraction. If State.Data is a debt, the TAT
-// is in the debt, and Expires may be later: when a bucket with Initial is forgotten, or when no
-// remembered refund matters any more.
+// State.Expires is the TAT, rounded up, and State.N its fraction. If State.Data is a debt, the debt
+// has the TAT, and Expires may be later. Expires is then the instant at which a bucket with Initial
+// is forgotten, or at which no remembered refund matters any more.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type meter struct{}
@@ -119,12 +119,13 @@ func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 	return d.state(r, forget, nil), true
 }
 
-// mostDebt is the highest debt that a forced charge causes: about 142 years, in microseconds. So a
-// store can keep twice a debt and a flag in a number of 53 bits.
+// mostDebt is the highest debt that a forced charge causes: about 142 years, in microseconds. So
+// twice such a debt plus a flag fits into a number of 53 bits.
 const mostDebt = 1<<52 - 1
 
-// forced returns the debt after a forced charge, which charges only what fits into one quota, or two
-// with ModeOwe. next is the debt if all of the cost is charged, and owed is the debt before.
+// forced returns the debt after a forced charge, which charges only what fits into one quota, or
+// into two with ModeOwe. next is the debt if all of the cost is charged, and owed is the debt
+// before.
 func (r *Rule) forced(next, owed Span, mode Mode) Span {
 	most := r.Time(r.most(mode))
 	if most.Whole > mostDebt {
@@ -153,8 +154,8 @@ func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refu
 	return numbers{Rest: next, Wait: next.sub(r.oneMore, r.Parts).Ceil()}, refund, s, true
 }
 
-// chargeMore is charge for a state that has a debt in Data or needs one. It returns the number of
-// the last refund.
+// chargeMore does the work of charge for a state that has a debt in Data or needs one. It returns
+// the number of the last refund.
 func (r *Rule) chargeMore(s State, owed, next Span, now int64, mode Mode) (_ State, refund int64) {
 	d, forget := r.debtOf(s, now), now+r.ForgetAfter
 	reserved := !mode.forced() || d.Turns > 0 && owed.exceeds(r.Burst)
@@ -187,7 +188,7 @@ func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 }
 
 // amend lowers the debt, as [Rule.Amend] describes. While turns are reserved, it refunds only the
-// last one. Refunding another one would let a later turn come too early.
+// last charge. A refund of an earlier charge would let a later turn come too early.
 func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	d := r.debtOf(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}

@@ -1,15 +1,16 @@
 package machine
 
-// The queue of instants that trail.go uses. In Redis the queue is in log.lua or ring.lua. Their
-// functions have other names: fromNewest is at here, and live is dead. push and drop are parts of
-// save.
+// The queue of instants that trail.go uses. In Redis, log.lua or ring.lua keeps the queue. Their
+// function fromNewest counts from the newest entry, and the method at from the oldest. Their
+// function live counts the entries after an instant, and the method dead counts the others. Their
+// function save does the work of push and drop.
 
 import "slices"
 
-// Sizes of a queue. A queue of up to maxInline entries needs no block. A longer queue has one
-// block, which is compacted or replaced by a larger one when it is full. From oneBlock entries on,
-// a queue has several blocks of chunk entries each, so that no charge copies all entries of a long
-// queue.
+// Sizes of a queue. A queue of up to maxInline entries needs no block. A longer queue has one block
+// at first. When the block is full, it is compacted or replaced by a larger one. At about oneBlock
+// entries the block is split into blocks of chunk entries each. After that no charge copies all
+// entries.
 const (
 	maxInline = 5
 	chunk     = 128
@@ -19,8 +20,8 @@ const (
 // queue is the state of a SlidingWindow or MovingWindow: the instants of the last actions, oldest
 // first. A copy of a queue shares the blocks of the original.
 //
-// A full queue takes 8 to 9 bytes per entry. A growing queue takes at most 17 bytes per entry. With
-// 640 entries or more it takes at most 13 bytes, and with 4,000 entries or more at most 9.
+// A long queue takes 8 to 9 bytes per entry if it is full. While it grows, it takes at most 17
+// bytes per entry, from 640 entries on at most 13, and from 4,000 entries on at most 9.
 type queue struct {
 	back   int64 // subtracted from every entry; grows when the clock steps back
 	n      int32
@@ -130,8 +131,8 @@ func (q *queue) drop(k int) {
 	}
 }
 
-// dead returns the number of entries that are not later than the instant at. Usually these are few
-// or all entries, so the search starts at the oldest entry and doubles its step.
+// dead returns the number of entries that are not later than an instant. Usually these are few or
+// all entries, so the search starts at the oldest entry and doubles its step.
 func (q *queue) dead(at int64) int {
 	n := int(q.n)
 	if n == 0 || q.at(0) > at {

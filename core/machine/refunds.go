@@ -2,8 +2,8 @@ package machine
 
 import "slices"
 
-// refunds has the last refunds of a meter, so that no time is given back twice. [Rule.Amend] has
-// the rule. A refunds is immutable: add returns a new one.
+// refunds has the last refunds of a meter, so that no time is given back twice. [Rule.Amend] says
+// how a refund changes the debt. A refunds is immutable: add returns a new one.
 //
 // For example, a funnel drains one unit per second:
 //
@@ -14,9 +14,9 @@ import "slices"
 //   - The refund of B gives nothing back, because B's debt ended at 3 s, and not at the 8 s that
 //     B's charge recorded.
 type refunds struct {
-	// All refunds are forgotten at Until. This is when everything that was charged before the last
-	// refund has drained. It is late enough that a refund in a new list gets a higher number than
-	// all refunds before.
+	// All refunds are forgotten at the instant Until. By then everything that was charged before
+	// the last refund has drained. Until is also later than the number of the last refund, so that
+	// a refund in a new list gets a higher number than all refunds before.
 	Until int64
 
 	After []refund // the oldest first; each has a later TAT than the one before

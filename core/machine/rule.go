@@ -24,7 +24,7 @@ type Rule struct {
 
 	Prepay int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
 
-	// For windows and InFlight. The Period of InFlight is the lease of a slot.
+	// Windows and InFlight have these fields. For InFlight, Period is the lease of a slot.
 	Period   int64     // for a calendar window, the longest period
 	Calendar *Calendar // nil unless the rule is a calendar window
 
@@ -80,10 +80,11 @@ func gcd(a, b int64) int64 {
 }
 
 // WithInitial returns the rule of a bucket that starts with n units instead of full. The bucket
-// forgets its state forgetAfter after the last admitted action, or after the refused action that
-// started the bucket. If forgetAfter is shorter than the time in which the bucket fills, the bucket
-// keeps its state for that time and a microsecond, so that a user who waits finds the bucket full.
-// While the debt is above the quota, the state is kept longer.
+// forgets its state when forgetAfter microseconds have passed since the last admitted action, or
+// since the refused action that started the bucket. If forgetAfter is shorter than the time in
+// which the bucket fills, the bucket keeps its state for that time and a microsecond, so that a
+// user who waits finds the bucket full. If an action leaves a debt above the quota, the state is
+// kept longer.
 func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	r.Start = spanOf(r.pace, r.Max-n, r.Parts)
 	r.ForgetAfter = max(forgetAfter, r.Burst.Ceil()+1)
@@ -230,8 +231,8 @@ type Data interface{ form() Form }
 
 // An Entry is the state of one rule during a decision, and the result of the decision. A store
 // makes an Entry for each rule of a charge, with the State that it has kept. If Dirty is set after
-// the decision, the store must write the State back. Charge in package core decides about several
-// entries together, all or none.
+// the decision, the store must write the State back. The methods of core.Charge decide about
+// several entries together: all of them are charged, or none.
 type Entry struct {
 	State
 
@@ -289,16 +290,17 @@ func (r *Rule) most(mode Mode) int64 {
 	return r.Max
 }
 
-// RecordsRefusals reports whether a refused action may change the state: see [Rule.Refuse].
+// RecordsRefusals reports whether the rule records refused actions: see [Rule.Refuse]. A bucket
+// with Initial does not, although a refused action may start it.
 func (r *Rule) RecordsRefusals() bool { return r.records }
 
-// Refuse fills in the Reading of a checked entry without charging it. If record is set, Refuse may
-// change the state:
+// Refuse fills in the Reading of a checked entry without charging it. If record is set, it may do
+// one of these:
 //
 //   - If the rule records refusals, and patient is not set, Refuse records the refusal: see
 //     [Rule.RecordsRefusals].
-//   - If the rule is a bucket with Initial that has not been used, Refuse starts the bucket, even if
-//     patient is set.
+//   - If the rule is a bucket with Initial that has not been used, the bucket starts to fill, even
+//     if patient is set.
 //
 // A rule that is not a ban policy does this only if it has no room now, and the cost is at most Max.
 // Callers do not set record during a ban.
@@ -317,7 +319,7 @@ type Reading struct {
 	Count int64 // for a window, the units that count; for InFlight, the slots; for a ban policy, the refusals since the last ban that count
 	Rest  Span  // the time until the full quota is available, or until bans and refusals are forgotten
 
-	// Wait depends on the decision. In all other cases it may be any number.
+	// Wait has a meaning only in these cases:
 	//   - After Refuse or Read, if the rule has no room for the cost now, and the cost is at most
 	//     Max: the time after which it has room.
 	//   - After a Charge of a limit with a Max of at least 1: the time after which one more unit
@@ -326,7 +328,7 @@ type Reading struct {
 	//   - During a ban: the time until the ban ends.
 	Wait int64
 
-	// Detail depends on the kind:
+	// Detail has a meaning only in these cases:
 	//   - A ban policy: the number of bans in a row, without bans by hand.
 	//   - A calendar window in which nothing counts, after Read: the time until the period ends.
 	//   - A meter whose charge can be amended: the number of the last refund.
@@ -370,7 +372,7 @@ func (r *Rule) Used(v *Reading) int64 {
 // then takes long.
 func (r *Rule) WritesUnits() bool { return forms[r.Kind.Form()].units }
 
-// Reserves reports whether the rule can reserve a turn: whether it uses Ask.Ahead.
+// Reserves reports whether the rule is a meter, which can reserve a turn: see Ask.Ahead.
 func (r *Rule) Reserves() bool { return r.Parts > 0 }
 
 // AtOnce reports whether the full quota comes back at a single instant, the end of a window.

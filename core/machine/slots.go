@@ -33,8 +33,8 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 // slots is the machine of InFlight. A slot counts until it is released or its lease ends. The lease
 // is the rule's period.
 //
-// check and read are written as in trail.go, and slots.lua takes them from trail.lua. Sharing the
-// Go code through an interface would make a charge of a SlidingWindow 12 % slower.
+// check and read are written as in trail.go, and slots.lua calls check and read of trail.lua.
+// Sharing the Go code through an interface would make a charge of a SlidingWindow 12 % slower.
 type slots struct{ plain }
 
 func (*slots) load(r *Rule, d *decoder) State {

@@ -2,8 +2,8 @@ package machine
 
 import "math"
 
-// maxOwed is the most entries that a charge with ModeOwe leaves in a queue. A Redis string cannot
-// hold 74 million entries.
+// maxOwed is the most entries that a charge with ModeOwe leaves in a queue. A Redis string has at
+// most 512 MB, and an entry takes 7 bytes.
 const maxOwed = 70_000_000
 
 // trail is the machine of SlidingWindow and MovingWindow. A SlidingWindow with CountRefused records
