@@ -13,8 +13,8 @@ import (
 
 // lua has a file for each machine of package machine, files that the machines share, and the two
 // programs take.lua and amend.lua. Each file is a module. bundle puts all files into one text, each
-// in a block. The function require makes a module when it is first needed. It also takes the name
-// of a kind, and then returns the module of the kind's machine.
+// in a block. The Lua function require makes a module when the module is first needed. It also
+// takes the name of a kind, and then returns the module of the kind's machine.
 //
 // A server that has Redis Functions makes the modules once, and an FCALL runs a program. Another
 // server gets the text as a script, which makes its modules anew in each run. That costs up to
@@ -75,6 +75,6 @@ func register(p *program, module string) string {
 		"\t%[2]s = %[2]s or require '%[2]s'\n\treturn %[2]s(keys, args)\nend)\n", p.function, module)
 }
 
-// Library returns the source of the library of functions. An administrator loads it if the users of
-// the server may not: see the package documentation.
+// Library returns the source of the library of functions. If the store's Redis user may not load
+// libraries, an administrator loads this one: see the package documentation.
 func Library() string { return library }

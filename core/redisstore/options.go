@@ -24,7 +24,8 @@ type Options struct {
 	// Prefix and a colon begin every key. Prefix has 1 to 64 letters, digits, dots, underscores,
 	// dashes or colons. "" stands for the default of "tailcut". Give each application on a server
 	// another Prefix: two applications with the same Prefix count users and actions of the same
-	// name together, even if their limits have different numbers.
+	// name together if their limits have the same identity. For example, SlidingWindows of one
+	// period have the same identity even if their max differs.
 	Prefix string
 
 	// App names the application. "" stands for the path of the program's main module. If another

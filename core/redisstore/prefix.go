@@ -15,12 +15,12 @@ import (
 // appTime is how long Redis keeps the name of an application after its last start.
 const appTime = 30 * 24 * time.Hour
 
-// longestOther is how much longer the name of another application in the log may be than this
-// application's, in bytes.
+// longestOther bounds the name of another application in the log. It is how many bytes this name
+// may have more than the name of this application.
 const longestOther = 100
 
-// checkPrefix writes to Redis which application has the prefix. If another application has it,
-// checkPrefix logs a warning instead. It does so once for a store.
+// checkPrefix writes to Redis which application has the prefix. If another application has the
+// prefix already, checkPrefix logs a warning instead. A store checks once.
 func (w *wire) checkPrefix(ctx context.Context) {
 	app := cmp.Or(w.options.App, mainModule())
 	if app == "" || w.prefixChecked.Swap(true) {

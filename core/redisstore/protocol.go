@@ -63,7 +63,7 @@ import (
 
 // takeArgs returns the arguments of the program take. If equal charges follow each other, takeArgs
 // writes the first of them, and how often it is repeated. If several words at the end are equal,
-// takeArgs writes one of them, which saves 5 % of the time of a batch if its charges are by one
+// takeArgs writes one of them, which saves 5 % of the time of a batch if all its charges are by one
 // limiter.
 func takeArgs(calls []*batch.Call) []any {
 	args := make([]any, head, head+1+len(calls)*(1+len(calls[0].Keys)))

@@ -1,7 +1,7 @@
 package redisstore
 
-// Whether a command may have keys of several users. Some proxies refuse such a command, or send it
-// to the server of its first key.
+// This file finds out whether a command may have keys of several users. Some proxies refuse such a
+// command, or send it to the server of its first key.
 
 import (
 	"fmt"
@@ -23,9 +23,10 @@ type refusal struct {
 	asked time.Time // when the store last tried
 }
 
-// try has a program peek at a key and at a second key, in one command. If the server refuses the
-// command because it has two keys, the queue sends every later call alone. The error is that of a
-// peek at the first key.
+// try has a program peek at the given key and at a second key, in one command. If the server
+// refuses the command only because it has two keys, the queue sends every later call alone. If the
+// queue does that already, try peeks at the given key alone. try returns an error if the program
+// cannot peek at that key.
 func (w *wire) try(send batch.Send, command, name, key string) error {
 	if w.batches.Sharded() {
 		return w.peek(send, command, name, key)
@@ -38,11 +39,12 @@ func (w *wire) try(send batch.Send, command, name, key string) error {
 }
 
 // refusesTogether reports whether a server has refused charges only because their command has keys
-// of several users. err is the error of that command. The error CROSSSLOT says so. A proxy may say
-// so in other words, which the store finds out at most once a second: it peeks at these keys in one
-// command, and then at the first key alone. If the proxy refuses the first peek in the words of
-// err, and answers the second peek, these words say so. An error that may come after the charge,
-// such as that a server is lost, does not depend on the keys.
+// of several users. The argument err is the error of that command. If it is CROSSSLOT, and the keys
+// have several tags, refusesTogether reports true. A proxy may refuse several keys in other words.
+// To learn these words, the store peeks at the keys in one command, and then at the first key
+// alone. If only the first peek is refused, the store has the words, and compares err with them. It
+// peeks at most once a second. A proxy may also answer that it has lost the server, perhaps after
+// the charge. Such an error does not depend on the keys, so refusesTogether reports false.
 func (w *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) bool {
 	if !isReply(err) {
 		return false
@@ -74,9 +76,10 @@ func (w *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) 
 	return r.words == err.Error()
 }
 
-// compare peeks at keys in one command, and then at the first key alone. err is the error of the
-// peek at one key. If the server refuses only the command with all keys, refusal is its error.
-// compare sends that command twice, because a server that failed the first time may have recovered.
+// compare peeks at all keys in one command. If the server refuses that command, compare peeks at
+// the first key alone. If the server answers, compare sends the first command again, because a
+// server that failed the first time may have recovered. If the server refuses it again in the same
+// words, refusal is that error. If another peek failed, err usually says why.
 func (w *wire) compare(send batch.Send, command, name string, keys ...string) (refusal, err error) {
 	refusal = w.peek(send, command, name, keys...)
 	if !isReply(refusal) {
@@ -98,9 +101,9 @@ func (w *wire) peek(send batch.Send, command, name string, keys ...string) error
 	return err
 }
 
-// ownKey returns a key that is on a server, and that no user has: the key of a user has a colon
-// after the braces, and this key has none. If the server has no slots of the Cluster, ownKey
-// returns "".
+// ownKey returns a key that is on the given server, and that no user has: the key of a user has a
+// colon after the braces, and this key has none. If ownKey finds no such key, it returns "", for
+// example because the server has no slots of the Cluster.
 func (w *wire) ownKey(server string) string {
 	for range 10_000 {
 		key := fmt.Sprintf("%s:{%d}", w.options.Prefix, rand.Uint64())

@@ -21,15 +21,15 @@ type request struct {
 	size      int         // how many numbers the reply has
 	weight    int         // how long Redis takes for it, in charges of a counter
 
-	// Calendars make a request valid only from start until before end: within their current periods
-	// by the clock of this process, in microseconds since 1970. Without a calendar start is 0 and
-	// end is MaxInt64.
+	// A request with calendar windows is valid from start until just before end: within the current
+	// periods of these windows. Times are by the clock of this process, in microseconds since 1970.
+	// Without a calendar start is 0 and end is MaxInt64.
 	start, end int64
 }
 
 // request returns the request of a charge. Most charges of a limiter have an equal request, so
-// requests are cached. The cache keeps the first cost only, since the costs of some limiters differ
-// each time.
+// requests are cached. For the limits of a charge, the cache keeps one request, of the first cost,
+// because with some limiters the cost differs each time.
 func (w *wire) request(c *core.Charge) request {
 	at := &w.requests[c.Limits[0].Rule().Hash%uint64(len(w.requests))]
 	last := at.Load()

@@ -23,9 +23,9 @@ const head = 3
 
 // A server is what the store knows of a Redis server: whether the server runs the programs as
 // functions. The store sends charges as scripts until it knows that the server has the library,
-// that the code of the library is ours, and that it runs. Only commands that charge nothing find
-// that out. So no charge is sent to try functions, and no charge is made twice, whatever the words
-// in which a server or a proxy refuses functions.
+// that the code of the library is ours, and that it runs. To find that out, the store sends
+// commands that charge nothing. So no charge is sent to try functions, and no charge is made twice,
+// whatever the words in which a server or a proxy refuses functions.
 type server struct {
 	functions atomic.Bool
 	looked    atomic.Int64 // when the server was last inspected, in nanoseconds since 1970
@@ -37,9 +37,10 @@ type server struct {
 
 // A server is inspected again after one of these times:
 //
-//   - findFunctions, if it has the library
-//   - findScripts, if it has no library, or refuses functions and scripts
-//   - findAnswer, if it did not answer, has lost the library, is out of memory, or is a replica
+//   - findFunctions, if it runs functions
+//   - findScripts, if it only runs scripts, or refuses both
+//   - findAnswer, if a command failed for another reason, such as that the server has lost the
+//     library, is out of memory, or is a replica
 const (
 	findFunctions = 10 * time.Minute
 	findScripts   = time.Minute
@@ -56,7 +57,7 @@ func (w *wire) server(address string) *server {
 }
 
 // run runs a program, and returns its reply. It sets the first two of the arguments. If it is time
-// to inspect the server, another goroutine does that.
+// to inspect the server, another goroutine inspects it.
 func (w *wire) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	s := w.server(w.batches.Server(key))
@@ -89,8 +90,8 @@ func (w *wire) run(send batch.Send, p *program, args []any) ([]any, error) {
 }
 
 // inspect finds out whether a server runs functions or scripts, and whether a command may have keys
-// of several users. It charges nothing, because it peeks at keys that no user has. key is such a
-// key, in a slot of the server.
+// of several users. It charges nothing, because it peeks at keys that no user has. The argument key
+// is such a key, in a slot of the server.
 func (w *wire) inspect(send batch.Send, s *server, key string) error {
 	if key == "" {
 		return nil
@@ -122,9 +123,9 @@ func (w *wire) inspect(send batch.Send, s *server, key string) error {
 	return nil
 }
 
-// findLibrary loads the library unless the server has it, and returns an error if it cannot be
-// used. A program that may load libraries can replace this one by a library of the same name.
-// Therefore findLibrary compares the code.
+// If the server does not have the library, findLibrary tries to load it. If the library cannot be
+// used, findLibrary returns an error. A program that may load libraries can replace this one by a
+// library of the same name. Therefore findLibrary compares the code.
 func (w *wire) findLibrary(send batch.Send, s *server, key string) error {
 	list := func() (string, error) {
 		reply, err := send([]any{"function", "list", "libraryname", "tailcut_" + version, "withcode"}, 0)
@@ -188,7 +189,7 @@ func (s *server) say(what, code string, err error) {
 }
 
 // refuses reports whether an error says that the server does not allow a command. It reports false
-// for the error of a state that ends, such as LOADING or NOAUTH.
+// for an error that can pass, such as LOADING or NOAUTH.
 func refuses(err error) bool {
 	code, _, _ := strings.Cut(err.Error(), " ")
 	return isReply(err) && (code == "ERR" || code == "NOPERM" || code != strings.ToUpper(code))

@@ -1,6 +1,6 @@
 package redisstore
 
-// The store. A decision goes through three stages. Each stage asks the next one:
+// A store decides in three stages. If a stage does not decide, it asks the next one:
 //
 //   1. internal/lease decides by units of leased limits that this process has taken in advance.
 //   2. internal/refusals repeats a refusal that still holds.
@@ -36,9 +36,9 @@ type Store struct {
 }
 
 // New makes a store on rdb, and sends nothing to Redis. If opts is nil, the options are the
-// defaults. New panics if rdb is nil or if an option is out of bounds. The client's hooks get a
-// context of the store, and not the caller's context. A test with testing/synctest makes the store
-// in the bubble that uses it.
+// defaults. New panics if rdb is nil or if an option is out of bounds. Except in Connect, the
+// client's hooks get a context of the store, and not the caller's context. A test with
+// testing/synctest must make the store in the bubble that uses the store.
 func New(rdb redis.UniversalClient, opts *Options) *Store {
 	made := time.Now()
 	s := &Store{wire: newWire(rdb, opts)}
@@ -78,7 +78,7 @@ func (s *Store) Dated() {}
 // Connect opens connections to Redis before the program serves. Without Connect the first calls
 // open them, which takes up to six round trips, and those calls may time out. Connect opens two
 // connections to each server, or one for each millisecond of the response time if these are more,
-// but at most PoolSize and at most 32.
+// but at most 32, and no more than the client may open.
 //
 // Connect also loads the library of functions, if it may. It logs what looks wrong about the server
 // and the client: see "Codes in the log". If the server runs neither functions nor scripts, or does
@@ -96,13 +96,14 @@ func (s *Store) Leases() (taken, returned, lost uint64) { return s.leases.Counts
 
 // Part returns the address of the server that has the states of the user. It returns "" if the
 // client is not for a Cluster or a Ring, and before the first answer of Redis. If one server fails,
-// [core.Fallback], [core.FailOpen] and [core.Shadow] use Part to stop asking only that server.
+// [core.Fallback], [core.FailOpen] and [core.Shadow] use Part to stop asking that server, and still
+// ask the others.
 func (s *Store) Part(user string) string { return s.wire.part(user) }
 
 // Joins reports whether the store can decide about the users a and b in one step, as core.All
-// needs. If [Options].Tag gives both users the same tag, it can. Otherwise it can on a single
-// server or with Sentinel, unless the server or a proxy does not take the keys of two users in one
-// command.
+// needs. If both users have the same tag, Joins reports true: see [Options].Tag. Otherwise it
+// reports true on a single server or with Sentinel, until the store finds that the server or a
+// proxy does not take the keys of two users in one command.
 func (s *Store) Joins(a, b string) bool {
 	return !s.wire.batches.Sharded() || s.wire.tag(a) == s.wire.tag(b)
 }

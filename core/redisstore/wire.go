@@ -1,8 +1,8 @@
 package redisstore
 
-// The last stage of a decision, which asks Redis. A charge becomes a word (request.go) and keys
-// (keys.go). It is sent together with other charges (internal/batch). The Lua that runs on the server
-// decides it (server.go).
+// This file has the last stage of a decision, which asks Redis. A charge becomes a word
+// (request.go) and keys (keys.go). The store may send the charge together with others
+// (internal/batch). The Lua on the server decides the charge (server.go).
 
 import (
 	"context"
@@ -66,13 +66,14 @@ func (w *wire) Decide(ctx context.Context, c core.Charge) (readings []machine.Re
 }
 
 // mostNumber is the highest number for the first slot of a charge. Lua needs the numbers of all
-// slots of the charge below 2^53. The numbers are random. If a key has 10,000 slots, one charge in
-// 10^12 gets a number that is in use.
+// slots of the charge below 2^53. The numbers are random. If a key has 10,000 slots, about one
+// charge in 10^12 gets a number that is in use.
 const mostNumber = 1<<53 - 1<<14
 
 // releaseLost releases, in the background, the slots of a charge that has no answer. Redis may
-// still receive the charge, or may have refused it. Therefore releaseLost tries again until it
-// finds the slots, until about a minute has passed, or until their lease has ended.
+// still receive the charge, or may have refused it. Therefore, if releaseLost does not find the
+// slots, it tries again for about a minute. If Redis does not answer, it may try for longer, but
+// not after the lease has ended.
 func (w *wire) releaseLost(c *core.Charge, number int64) {
 	release := machine.Amendment{Verb: machine.VerbRelease}
 	for _, p := range c.Parts() {
@@ -141,8 +142,8 @@ func (w *wire) number(ctx context.Context, keys []string, c batch.Command) (n in
 	return n, nil
 }
 
-// simple returns a command with the given arguments. keyAt is the index of its first key. If it has
-// no key, keyAt is 0.
+// simple returns a command with the given arguments. The argument keyAt is the index of the first
+// key in args. If the command has no key, keyAt is 0.
 func simple(keyAt int8, args ...any) batch.Command {
 	return func(send batch.Send) ([]any, error) { return send(args, keyAt) }
 }
