@@ -30,8 +30,8 @@ type redisClient struct {
 	panicked notice.Rarely // when to log that the client or one of its hooks has panicked
 }
 
-// Server returns the address of the server that has a key, on a Cluster or a Ring. For another
-// client, and before the first answer, it returns "".
+// Server returns the address of the server that has a key, on a Cluster or a Ring. It returns ""
+// for another client, before the first answer, or if the client cannot tell.
 func (c *redisClient) Server(key string) string {
 	if server := c.known(key); server != nil && !c.single {
 		return server.Options().Addr
@@ -99,9 +99,10 @@ func (c *redisClient) askForMasters() {
 // openTime is how long the client may take to open a connection, as a multiple of the timeout.
 const openTime = 10
 
-// connect opens connections to all servers, and then calls each for each server. If the client is
-// for one server, connect calls report with the time that an answer took, and calls each with "".
-// Otherwise it calls each with the address of a server.
+// For each server, connect opens connections, and then calls the function each. If the client is
+// for a Cluster or a Ring, it calls each with the address of the server, and otherwise with "". If
+// the client is for one server, connect first calls the function report with the time that an
+// answer took.
 func (c *redisClient) connect(ctx context.Context, report func(*redis.Client, time.Duration), each func(string, Send) error) (err error) {
 	defer c.guard(&err)
 	warm := func(ctx context.Context, server *redis.Client) (err error) {
@@ -164,8 +165,8 @@ func (c *redisClient) warm(ctx context.Context, server *redis.Client) (took time
 	return took, err
 }
 
-// Holds reports whether the client ignores deadlines and holds a connection for longer than a batch
-// may take. read is the ReadTimeout of the client.
+// Holds reports whether the client ignores deadlines, and may hold a connection for longer than a
+// batch may take. read is the ReadTimeout of the client.
 func (c *redisClient) Holds() (read time.Duration, holds bool) {
 	heeds := true // a client of another type does not say
 	switch rdb := c.rdb.(type) {
@@ -179,7 +180,8 @@ func (c *redisClient) Holds() (read time.Duration, holds bool) {
 	return read, !heeds && (read <= 0 || read > batchTime*c.timeout) // without a ReadTimeout the client holds it for ever
 }
 
-// Ask calls do, which sends commands to the server of a key. These commands do not wait in a queue.
+// Ask calls the function do, which sends commands to the server of a key. These commands do not
+// wait in a queue.
 func (c *redisClient) Ask(key string, do func(send Send) error) (err error) {
 	defer c.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)
@@ -200,8 +202,9 @@ func (c *redisClient) ensureConnection(key string) (err error) {
 	return c.withServer(nil, key, func(_ context.Context, server *redis.Client) error { return c.firstPong(server, 1) })
 }
 
-// withServer calls do with the given server or, if server is nil, with the server that has the key.
-// If the client cannot tell which server has the key, withServer does not call do.
+// withServer calls the function do with the given server. If server is nil, it calls do with the
+// server that has the key. If the client cannot tell which server has the key, withServer does not
+// call do.
 func (c *redisClient) withServer(server *redis.Client, key string, do func(context.Context, *redis.Client) error) (err error) {
 	defer c.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)
@@ -240,9 +243,9 @@ func (c *redisClient) dialAndPing(ctx context.Context, server *redis.Client) (to
 // first one is answered.
 //
 // The other pings go on, because a client that is canceled while it opens a connection keeps the
-// connection as idle. The client repeats the first manyBatches pings on new connections. It does
-// not repeat the others, which only close dead connections: they would take the first new
-// connections from the calls.
+// connection as idle. If one of the first manyBatches pings fails, the client may repeat it on a
+// new connection. The client does not repeat the pings after these, which only close dead
+// connections: they would take the first new connections from the calls.
 func (c *redisClient) firstPong(server *redis.Client, n int) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)
 	errs := make(chan error, n)

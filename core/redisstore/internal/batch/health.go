@@ -17,12 +17,13 @@ import (
 //
 //	queueUp     to cut or mute, if no connection can be opened
 //	unanswered  to cut or mute, if a batch has no answer
-//	conclude    to trial, if a check has an answer on a new connection; to cut, if that was refused
+//	conclude    to trial, if a check has an answer on a new connection; to cut, if the server
+//	            refused that connection
 //	answers     to up, if a batch has an answer
 //
 // A check opens its own connection. The client is too slow for that: if it cannot connect, it tries
 // for longer than the timeout before it returns an error, and after PoolSize failures it tries only
-// once a second. If no connection can be opened, the callers get the error at once.
+// once a second. If the server refuses connections, the callers get the error at once.
 //
 // If the new connection has an answer and the old ones had none, the check pings all idle
 // connections at once, so that the client closes all dead ones together. After the first pong one
@@ -60,9 +61,12 @@ func (h *health) worsen(to state) { h.state = max(h.state, to) }
 // answers notes that a server has answered.
 func (h *health) answers(now time.Time) { h.state, h.answered, h.recheck = up, now, time.Time{} }
 
-// unanswered notes that a batch has no answer. It does nothing if b is nil, because the call was in
-// no batch. It also does nothing if the batch only took too long, and the server has answered
-// another batch since this one was sent.
+// unanswered notes that a batch has no answer. If the error says nothing about the server,
+// unanswered does nothing. It also does nothing in these cases:
+//
+//   - b is nil, because the call was in no batch.
+//   - The lane has abandoned the senders of the batch.
+//   - The batch only took too long, and the server has given an answer since the batch was sent.
 func (l *lane) unanswered(b *batch, err error) {
 	h, s := &l.health, stateAfter(err)
 	if b == nil || !b.senders.current() || s == mute && h.answered.After(b.sent) {
@@ -105,9 +109,9 @@ func (l *lane) startCheck(now time.Time) {
 	}
 }
 
-// recoverLane checks whether the server of a lane answers on a new connection. If it does,
-// recoverLane replaces dead connections, abandons the senders, which may hang, and starts new ones.
-// began is the state in which the check began.
+// recoverLane checks whether the server of a lane answers on a new connection. If the lane was down
+// and the server answers, recoverLane replaces dead connections, abandons the senders, which may
+// hang, and starts new ones. began is the state in which the check began.
 func (q *Queue) recoverLane(l *lane, key string, began state) {
 	server, took, err := q.check(l.server, key, began)
 	replaces := q.checked(l, began, server, err)
@@ -147,8 +151,8 @@ func (q *Queue) checked(l *lane, began state, server *redis.Client, err error) (
 }
 
 // replaceDead returns when the client has a connection that works. If the open connections may be
-// dead, replaceDead pings on all idle connections and on a new one. If the server is slow, a ping
-// has twice the time that the check took.
+// dead, replaceDead pings on all idle connections and on a new one. A ping may then wait for its
+// reply as long as the timeout. If the server is slow, it may wait twice as long as the check took.
 func (q *Queue) replaceDead(server *redis.Client, began state, took time.Duration) error {
 	switch {
 	case server == nil:

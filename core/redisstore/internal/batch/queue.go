@@ -19,9 +19,9 @@
 // wait for a batch to fill, and a busy process fills its batches. Other rules are for servers that
 // are far away, busy or lost:
 //
-//   - The server is far away: one batch may be under way for each millisecond of the response time.
-//     These batches are spread over the response time, so a call may have to wait until its batch
-//     starts.
+//   - The server is far away: one batch may be under way for each millisecond of the response time,
+//     up to a bound. These batches are spread over the response time, so a call may have to wait
+//     until its batch starts.
 //   - The process or Redis is too busy: batches become smaller (learn), and a call whose answer
 //     would be too late is not sent (shed). So only the calls of batches under way can be charged
 //     without an answer.
@@ -32,8 +32,8 @@
 //
 // On a Cluster or Ring every call is sent alone, because a node answers only for its own keys. The
 // same holds if a proxy refuses keys of several users in one command, or sends the command to the
-// server of its first key (SendApart). A server has no more commands under way than the client has
-// connections to it.
+// server of its first key (SendApart). The queue usually has no more commands under way to a server
+// than the client has connections to it.
 package batch
 
 import (
@@ -75,8 +75,8 @@ type Call struct {
 
 // An Exchange sends charges to Redis in one command. It sets the Reply or the Err of each charge.
 // If it sets neither for a charge, that charge gets the error that Exchange returns. Exchange may
-// send a charge again only if Redis has not run it. If Exchange returns an [Apart], the queue sends
-// each charge again in a separate command.
+// send a charge again only if Redis has not run it. If Exchange returns an [Apart] for several
+// charges, the queue sends each of them again in a separate command.
 type Exchange func(send Send, calls []*Call) error
 
 // Apart is the error of a command that Redis refuses because it has several keys. Redis would allow
@@ -114,9 +114,9 @@ type Queue struct {
 	exchange Exchange
 	sharded  atomic.Bool // two keys may be on two servers
 
-	// mu guards all fields below, the lanes, and the place of each call. Methods of Queue lock mu.
-	// These methods are called with mu held: lane, startTicking, and the methods of Call, of lane
-	// and of the parts of a lane.
+	// mu guards all fields below, the lanes, and the place of each call. The caller of these
+	// methods must hold mu: lane and startTicking of Queue, and the methods of Call, of lane and of
+	// the parts of a lane. The other methods of Queue lock mu if they need it.
 	mu       sync.Mutex
 	lanes    map[route]*lane
 	maxCalls int  // of a lane
@@ -132,9 +132,9 @@ func New(rdb redis.UniversalClient, timeout time.Duration, exchange Exchange) *Q
 	return q
 }
 
-// Do sends a call and waits for its reply. If there is no reply within the timeout, the error is
-// context.DeadlineExceeded. If the caller's context ends before the call is sent, the call is not
-// sent.
+// Do sends a call and waits for its reply. If there is no reply within the timeout, the call ends,
+// usually with the error context.DeadlineExceeded. If the caller's context ends before the call is
+// sent, the call is not sent.
 func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -254,8 +254,8 @@ func (q *Queue) tick() {
 	}
 }
 
-// maxCalls bounds the calls that wait for one server. So it bounds memory if a server hangs, while
-// there is room for the calls to other servers.
+// maxCalls bounds the calls in a lane, so that memory is bounded if a server hangs. The lanes of
+// other servers still have room.
 const maxCalls = 8192
 
 // A lane has the calls to a server, and what is known of the server. A server has at most two
@@ -289,8 +289,9 @@ func (q *Queue) lane(r route) *lane {
 	return l
 }
 
-// calls are the calls of a lane that have not ended, oldest first. The calls at the front were
-// sent, or shed has passed over them. The calls behind them queue.
+// calls are the calls of a lane that have not ended, oldest first. The calls before the field first
+// were sent, or will not be sent because they have waited too long: see the method shed. From first
+// on, the calls queue.
 type calls struct {
 	n              int
 	oldest, newest *Call
@@ -332,9 +333,9 @@ func (cs *calls) remove(c *Call) {
 	c.before, c.after = nil, nil
 }
 
-// Connect opens connections before the first call: two to each server, or more if the server is far
-// away. Then it calls each for each server. If the client is for one server only, the server's name
-// is "", and otherwise its address.
+// Connect opens connections before the first call: usually two to each server, or more if the
+// server is far away. Then it calls the function each for every server. If the client is for a
+// Cluster or a Ring, the argument server is the server's address, and otherwise it is "".
 func (q *Queue) Connect(ctx context.Context, each func(server string, send Send) error) error {
 	done := make(chan error, 1)
 	go func() { done <- q.connect(ctx, q.begin, each) }()
@@ -354,7 +355,8 @@ func (q *Queue) begin(server *redis.Client, response time.Duration) {
 	p.response = cmp.Or(p.response, response)
 }
 
-// Sharded reports whether two keys may be on two servers, so that each call is sent alone.
+// Sharded reports whether each call is sent alone, for example because two keys may be on two
+// servers.
 func (q *Queue) Sharded() bool { return q.sharded.Load() }
 
 // SendApart makes the queue send each call alone from now on.

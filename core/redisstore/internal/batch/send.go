@@ -9,7 +9,7 @@ import (
 )
 
 // batchTime is how long a batch may take, as a multiple of the timeout. Its callers leave after one
-// timeout. At the deadline of the batch the client closes the connection.
+// timeout. At the deadline of the batch the client closes the connection, if it heeds deadlines.
 const batchTime = 3
 
 // A batch has the calls of one command. It is also the context of that command. The context is
@@ -95,8 +95,8 @@ func (q *Queue) send(s *senders) {
 }
 
 // next waits until the client has a connection and it is time for a batch. Then it returns a batch.
-// If no call queues, or if the lane has abandoned the senders, next returns nil, and the goroutine
-// ends.
+// If no call queues, if the server is down, or if the lane has abandoned the senders, next returns
+// nil, and the goroutine ends.
 func (q *Queue) next(s *senders) *batch {
 	var err error
 	if first := q.first(s); first != nil {

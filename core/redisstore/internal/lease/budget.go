@@ -11,9 +11,9 @@ const (
 	maxUnits = 1 << 18 // the most units of a fetch: it bounds how long the server is busy
 	growth   = 16      // a lease is expected to use at most so many times what was used since the last command
 
-	// For a holding a process may send burst commands at once, and after that one command every
-	// pace. If a lease is 50 ms or longer, that is at most 40 commands in a second. If a lease is
-	// shorter, the pace is a little more than half of the lease.
+	// The budget of a holding allows burst commands at once, and after that one command every pace.
+	// If a lease is 50 ms or longer, the budget allows at most 40 commands in a second. If a lease
+	// is shorter, the pace is a little more than half of the lease.
 	burst = 4
 	pace  = 27500 * time.Microsecond
 )
@@ -66,8 +66,8 @@ type budget struct {
 	paid time.Time // when all commands so far have been paid for
 }
 
-// delay returns how long no command may be sent, because too many were sent lately. kept is how
-// many commands of the burst are left for other callers.
+// delay returns the time until a command may be sent. If few commands were sent lately, it is 0.
+// kept is how many commands of the burst are left for other callers.
 func (b *budget) delay(now time.Time, kept time.Duration) time.Duration {
 	return max(0, b.paid.Sub(now.Add((burst-1-kept)*b.pace)))
 }

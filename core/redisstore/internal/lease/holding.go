@@ -141,7 +141,7 @@ const (
 //   - If a command is under way, the caller usually waits for its answer.
 //   - If the budget allows no command yet, the caller waits until it does. But if the limit is
 //     nearly used up, the process refuses. The limit is nearly used up if the units that callers
-//     wait for, and those used since the last command, are as many as half of what remains.
+//     wait for, and those used since the last command, are together at least half of what remains.
 //   - If the cost is above what remains, the caller does not wait, and sends a command only if two
 //     more are left in the burst. So a client that asks for too much takes no command from clients
 //     that ask for less.
@@ -176,8 +176,8 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	return stepFetch, units
 }
 
-// room estimates how many units remain on the server: the units that remained at its last answer,
-// and those that have come back since then if the quota comes back steadily.
+// room estimates how many units remain on the server: the units that remained at the server's last
+// answer, and those that would have come back since then if the quota came back steadily.
 func (h *holding) room(now time.Time) int64 {
 	l := &h.charge.Limits[h.last.Binding]
 	past := min(now.Sub(h.at), l.Period())
@@ -185,8 +185,8 @@ func (h *holding) room(now time.Time) int64 {
 }
 
 // refusal returns the decision of a process that may not send a command for a cost yet. RetryAfter
-// is the time until it may. If the last answer of the server has refused this cost or a lower one,
-// RetryAfter is at least the rest of that wait.
+// is the time until the process may send a command. If the last answer of the server has refused
+// this cost or a lower one, RetryAfter is at least what is left of the RetryAfter of that answer.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	past, delay := now.Sub(h.at).Truncate(time.Microsecond), h.delay(now, 0)
 	if cost > h.room(now) {
@@ -215,7 +215,7 @@ func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 
 // answer returns the decision of a charge whose units came from the grant g. left is how many units
 // the process still holds. Remaining is what remained on the server after it had charged the units
-// of g, plus left.
+// of g, plus left, but at most the quota.
 func (g *grant) answer(c *core.Charge, left int64, now time.Time) (d core.Decision, r *core.Record) {
 	if d, r = c.Answer(g.record.Readings, g.record.At); r != nil {
 		r.By = g
@@ -239,8 +239,8 @@ func (g *grant) Amend(ctx context.Context, r *core.Record, a machine.Amendment) 
 	return g.table.server.Amend(ctx, r, a)
 }
 
-// Take has the server decide a charge, such as what an action has cost above its estimate: see
-// core.Limiter.Settle.
+// Take sends a charge to the server. If an action has cost more than its estimate,
+// core.Limiter.Settle calls Take to charge the difference.
 func (g *grant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	return g.table.server.Take(ctx, c)
 }

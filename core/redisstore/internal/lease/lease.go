@@ -2,12 +2,13 @@
 // server in advance: see core.Limit.Leased. The leases of InFlight's slots are something else.
 //
 // The lease of units begins before their charge is sent, and lasts as long as the limit says, by
-// the clock of this process. So the lease has ended when that time has passed since the server
-// charged the units. The process tries to give back what is left at the end.
+// the clock of this process. So when that time has passed since the server charged the units, the
+// lease has ended already. At its end the process tries to give back the units that are left.
 //
 // The server decides the first action of a user. If several actions come within the time of a
-// lease, one caller takes units for all of them. For a user and an action one such command is under
-// way at a time. A budget bounds how often commands are sent, so that they are few at any load.
+// lease, one caller takes units for all of them. For a user, an action and a list of limits, one
+// such command is under way at a time. A budget bounds how often such commands are sent, so that
+// they are few at any load.
 package lease
 
 import (
@@ -79,7 +80,8 @@ func (t *Table) Take(ctx context.Context, c core.Charge) (core.Decision, *core.R
 }
 
 // Reset has the server delete the states of limits, and discards the units that the process holds
-// of them.
+// for the user and the action. If one of the limits counts all actions of the user together, Reset
+// discards the units for all of these actions.
 func (t *Table) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
 	t.drop(user, action, limits)
 	defer t.drop(user, action, limits)
@@ -190,7 +192,7 @@ func (t *Table) take(ctx context.Context, c *core.Charge, lease time.Duration) (
 }
 
 // ended returns the error of a caller who has waited too long: the error of its own context, or
-// that of the timeout.
+// otherwise the error in the field late.
 func (t *Table) ended(ctx context.Context) error { return cmp.Or(ctx.Err(), t.late) }
 
 // distance returns how long the last answer of the server took, and whether the server is too far
@@ -312,9 +314,9 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 }
 
 // drop discards the units that the process holds for a user and an action, because another call
-// resets or bans them. limits are the limits of that call. If one of them counts all actions of the
-// user together, drop discards the units for all actions of the user. It does not give the units
-// back, because their charge may be gone.
+// resets their limits or bans the user. limits are the limits of that call. If one of them counts
+// all actions of the user together, drop discards the units for all actions of the user. It does
+// not give the units back, because their charge may be gone.
 func (t *Table) drop(user, action string, limits []core.Limit) {
 	all := slices.ContainsFunc(limits, func(l core.Limit) bool { return l.IsPerUser() })
 	s := t.shard(user)

@@ -51,7 +51,8 @@ func New(server Server, now func() time.Duration, off bool) *Cache {
 }
 
 // Take repeats the refusal of an equal charge. If the cache has none, Take asks the server, and may
-// keep the answer. The cache also keeps the limits of the charge, which may not change afterwards.
+// keep the answer. The cache also keeps the limits of the charge, so the caller must not change
+// them afterwards.
 func (cache *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	var q question
 	switch {
@@ -122,7 +123,7 @@ type question struct {
 	round uint64
 }
 
-// ask repeats the refusal of an equal charge. If the cache has none, ask returns the question that
+// ask repeats the refusal of an equal charge. If it repeats none, ask returns the question that
 // note needs.
 func (cache *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool) {
 	r, who := cache.row(c.User, c.Action)
@@ -270,8 +271,8 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 }
 
 // lasts returns how long an equal charge would get the same answer if nothing else were charged. d
-// is a refusal. lasts returns 0 if a limit has recorded the refusal, or if the readings do not
-// determine when Remaining grows.
+// is a refusal. lasts returns 0 if that time is not known, for example because a limit may have
+// recorded the refusal, or because Remaining may grow before RetryAfter.
 func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	limits := c.Limits
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
