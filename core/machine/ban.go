@@ -2,9 +2,10 @@ package machine
 
 // A BanRule is a ban policy in integers. A user with Refusals refusals within the time Within is
 // banned. If Refusals is 0, refusals do not lead to a ban. Bans has the lengths of the first ban,
-// the second ban, and so on. All further bans are as long as the last one in Bans. If a user has no
-// recorded refusal and no ban for ForgetAfter, the next ban is a first ban again. A ban by hand has
-// its own length, and does not count as one of these bans. Times are in microseconds.
+// the second ban, and so on. All further bans are as long as the last one in Bans. If a user has
+// had no recorded refusal and no ban during the time ForgetAfter, the next ban is a first ban
+// again. A ban by hand has its own length, and does not count as one of these bans. Times are in
+// microseconds.
 type BanRule struct {
 	Refusals            int
 	Within, ForgetAfter int64

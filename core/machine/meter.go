@@ -124,8 +124,8 @@ func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 const mostDebt = 1<<52 - 1
 
 // forced returns the debt after a forced charge, which charges only what fits into one quota, or
-// into two with ModeOwe. next is the debt if all of the cost is charged, and owed is the debt
-// before.
+// into two with ModeOwe. The argument next is the debt if all of the cost is charged, and owed is
+// the debt before.
 func (r *Rule) forced(next, owed Span, mode Mode) Span {
 	most := r.Time(r.most(mode))
 	if most.Whole > mostDebt {
@@ -220,8 +220,9 @@ func (*meter) save(r *Rule, b []byte, s State) []byte {
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }
 
-// Delay returns the time, in microseconds, after which a cost fits into a meter with the debt owed.
-// time is the time in which the cost drains. If the cost fits now, Delay is 0 or less.
+// Delay returns the time, in microseconds, after which a cost fits into a meter. The argument owed
+// is the debt of the meter, and the argument time is the time in which the cost drains. If the cost
+// fits now, Delay returns 0 or less.
 func (r *Rule) Delay(owed, time Span) int64 {
 	return owed.add(time, r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
@@ -232,8 +233,8 @@ func (*meter) predictable(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }
 
-// prepay lowers the quota by the units that drain in d, rounded up. The actions in an interval of
-// length x may have been charged within x+d.
+// prepay lowers the quota by the units that drain in d, rounded up, because the actions in an
+// interval of length x may have been charged within x+d.
 func (*meter) prepay(r *Rule, d int64) {
 	gain := r.units(Span{Whole: d}, Span{})
 	if (Span{Whole: d}).exceeds(r.Time(gain)) {

@@ -39,8 +39,8 @@ func (f *refunds) last() int64 {
 	return f.After[len(f.After)-1].Number
 }
 
-// limit returns the TAT up to which a charge can be given back. after is the TAT just after the
-// charge. known is the number of the last refund before the charge.
+// limit returns the TAT up to which a charge can be given back. The argument after is the TAT just
+// after the charge, and known is the number of the last refund before the charge.
 func (f *refunds) limit(after Span, known int64) Span {
 	if f == nil {
 		return after

@@ -180,7 +180,7 @@ func (r *Rule) units(a, b Span) int64 {
 	return int64(n)
 }
 
-// A Mode says what a charge may change, for example nothing, or as much as fits.
+// A Mode says whether a charge needs room, and what it may change.
 type Mode uint8
 
 // The modes of an [Ask].

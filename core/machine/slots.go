@@ -87,8 +87,8 @@ func (*slots) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, c
 	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.behind(now) <= now, false
 }
 
-// charge takes slots. A charge with ModeForce or ModeOwe takes none, because its action has ended. A
-// charge of an action that holds enough slots already takes none.
+// charge takes slots. A charge with ModeForce or ModeOwe takes none, because its action has ended.
+// If the action holds enough slots already, its charge takes none.
 func (m *slots) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, first int64, _ State, changed bool) {
 	if cost = r.Takes(cost); a.Mode.forced() || cost == 0 {
 		return m.refuse(r, now, 1, false, s)

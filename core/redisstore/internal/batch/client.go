@@ -88,8 +88,8 @@ func heedsDeadlines(o *redis.Options) bool {
 }
 
 // askForMasters has the client of a Cluster look for new masters. Without askForMasters the client
-// looks once a minute, and when it retries a command. It does not retry the calls of the queue. The
-// client looks at most five times a second.
+// looks by default once a minute, and when it retries a command. It does not retry the calls of the
+// queue. The client looks at most five times a second.
 func (c *redisClient) askForMasters() {
 	if c, ok := c.rdb.(interface{ ReloadState(context.Context) }); ok {
 		c.ReloadState(context.Background())

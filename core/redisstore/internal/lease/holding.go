@@ -1,7 +1,7 @@
 package lease
 
-// What the process holds for one user, action and list of limits, and what a caller does if that is
-// too little.
+// This file says what the process holds for one user, action and list of limits, and what a caller
+// does if the process holds too few units.
 
 import (
 	"context"

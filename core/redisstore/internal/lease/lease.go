@@ -47,8 +47,8 @@ type Table struct {
 	taken, returned, lost atomic.Uint64 // units
 }
 
-// Room is how many holdings a store keeps. A holding has the units that the process has taken for
-// one user and action.
+// Room is how many holdings a store may keep. A holding has the units that the process has taken
+// for one user and action.
 const Room = 16_384
 
 // New makes an empty table. room is how many holdings it may keep. If there is no room for another
@@ -280,8 +280,8 @@ func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 	time.AfterFunc(g.end.Sub(g.got), func() { t.end(s, h, g) })
 }
 
-// end gives back what is left of a grant whose lease ends. If the budget allows no command yet, end
-// waits until it does.
+// end tries to give back the units that are left in a grant when its lease ends. If the budget
+// allows no command yet, end waits until it does.
 func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
 	if g.over = true; g.left > 0 {
