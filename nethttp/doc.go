@@ -32,8 +32,8 @@
 //
 // # Responses
 //
-// If a limit has decided a request, the response has these headers, whatever its status. They
-// describe the tightest limit:
+// If a limit has decided a request, the response has these headers, whatever the status of the
+// response. The headers describe the tightest limit:
 //
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
@@ -42,8 +42,8 @@
 //	                         a core.CalendarWindow the true date
 //
 // The 503 of an http.TimeoutHandler outside the limit lacks the headers, and so does what a handler
-// writes to a hijacked connection. Config.Headers chooses other headers: RateLimit and
-// RateLimit-Policy of an [IETF draft], or none.
+// writes to a hijacked connection. Config.Headers chooses other headers, such as RateLimit and
+// RateLimit-Policy of an [IETF draft], or no headers.
 //
 // In these cases the handler does not run:
 //
@@ -57,25 +57,27 @@
 //	500     a key, Cost, Limiter or Skip function failed,    none from this limit
 //	        or the program made another mistake
 //
-// Retry-After is in whole seconds, rounded up, and at most 20 days. A timer of JavaScript ends at
-// once if it is longer than 24.8 days, and some clients add to the wait. A client that comes back
-// after 20 days is told the rest. X-RateLimit-Reset and the problem's detail have no such bound.
-// The detail names the wait in its two largest units, such as 3 days 13 hours.
-// Config.SpreadRetryAfter can make the wait longer. During an outage the quota can be a share, and
-// a cost above the share has no Retry-After: see core.Divide.
+// Retry-After is in whole seconds, rounded up, and at most 20 days. The reason for 20 days is that
+// a timer of JavaScript ends at once if it is longer than 24.8 days, and that some clients add to
+// the wait. If a client comes back after 20 days and must still wait, it is told the remaining
+// wait. X-RateLimit-Reset and the problem's detail have no such bound. The detail names the wait in
+// its two largest units, such as 3 days 13 hours. Config.SpreadRetryAfter can make the wait longer.
+//
+// With core.Divide, for example during an outage, the quota is a share of the limit. A cost above
+// the share is answered without Retry-After.
 //
 // The body is problem+json ([RFC 9457]), or what Config.Deny and Config.Fail write. A problem's
 // type is different for a ban (core.BanPolicy), for too many requests at the same time
 // (core.InFlight) and for an action that a plan does not include (core.Nothing). A problem's detail
-// can have the limit's name and a window's period, and with [LimitAll] the action. So give no name
-// and no action a user's data.
+// can have the limit's name and a window's period, and with [LimitAll] the action. So do not put a
+// user's data into the name of a limit or into an action.
 //
-// Caches do not store the answers in the table: Cache-Control is no-store. An allowed response that
-// a CDN may store (Cache-Control: public or s-maxage) would show the numbers of one user to all
-// others. Limit its handler with Config{Headers: gate.NoHeaders}.
+// Caches do not store the answers in the table above, because they have Cache-Control: no-store. If
+// a CDN may store an allowed response (Cache-Control: public or s-maxage), other users would see
+// the numbers of one user. For such a handler set Config.Headers to gate.NoHeaders.
 //
 // If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example
-// that nothing remains. With [core.Limit.Shadow] they show the enforced limits.
+// that nothing remains. With [core.Limit.Shadow] the headers show the enforced limits.
 //
 // If several Limits surround one handler, the headers show the tightest decision. One limiter with
 // several limits is better, because it charges all of them or none. Limits on different kinds of
@@ -85,13 +87,14 @@
 // # CORS preflights
 //
 // CORS preflights pass uncounted, and any client can send one. A preflight is an OPTIONS request
-// with Origin and Access-Control-Request-Method, and without Authorization, Cookie or a body. If
-// the handler also does for OPTIONS what is to be limited, mount the limit on patterns with a
-// method, or set Config.CountPreflights.
+// with Origin and Access-Control-Request-Method, and without Authorization, Cookie or a body. If a
+// handler does the same work for an OPTIONS request, set Config.CountPreflights, or mount the limit
+// only on patterns with another method, such as "POST /replies".
 //
 // # A user and their organization
 //
-// [LimitAll] decides about both at once. If one refuses, neither is charged:
+// [LimitAll] decides about the user and the organization at once. If one refuses, neither is
+// charged:
 //
 //	perUser := core.Must(core.New(store, core.SlidingWindow(100, time.Minute)))
 //	perOrg := core.Must(core.New(store, core.SlidingWindow(1000, time.Minute)))
@@ -100,42 +103,48 @@
 //		nethttp.By(perOrg, org, keyfuncs.Action("org-post")))
 //
 // Use one store for all limiters, and a different action for each. A request without an
-// organization is answered 400. If the subject of the organization is Optional, only the user's
-// limits decide such a request: nethttp.By(...).Optional().
+// organization is answered 400. If nethttp.By(...).Optional() makes the subject of the
+// organization, only the user's limits decide such a request.
 //
 // # Costs known at the end
 //
-// If a request's cost is known only in the end, there are two ways:
+// If a request's cost is known only at the end, there are two ways to charge it:
 //
-//   - The handler knows it, such as the tokens of a language model or the rows of an export. It
-//     calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then a debt of
-//     at most one quota, and the user is refused until enough of it is paid off. The program
-//     examples/llmproxy settles streams.
-//   - The status tells it, such as nothing for a request that the server could not serve. Set
-//     Config.FinalCost.
+//   - If the handler knows the cost, such as the tokens of a language model or the rows of an
+//     export, it calls [Settle], behind a Limit with Config.Settle. What exceeds the quota becomes
+//     a debt of at most one quota. The user is refused until enough of the debt is paid off. The
+//     program examples/llmproxy settles streams.
+//   - If the status of the response tells the cost, set Config.FinalCost. For example, a request
+//     that the server could not serve can cost nothing.
 //
-// The headers show the decision on entry. The final cost does not change when the slots of
-// [core.InFlight] are released.
+// The headers show the decision on entry. The final cost has no effect on the slots of
+// [core.InFlight].
 //
-// FinalCost refunds nothing to a client that has left. Settle does. A client has left in these
-// cases:
+// FinalCost refunds nothing to a client that has left. Settle does. In these cases the client has
+// left:
 //
-//   - The server has noticed that it disconnected.
-//   - Reading the request's body failed or was given up.
-//   - A deadline has passed that a middleware outside of the limit has set.
+//   - The server has noticed that the client disconnected.
+//   - A read of the request's body failed, or had not returned when the handler ended or closed the
+//     body.
+//   - A middleware outside of the limit has canceled the request's context, for example by a
+//     deadline.
 //   - The handler panics with http.ErrAbortHandler.
 //
-// If the client has left before the handler had answered with success, which is a status below 400,
-// FinalCost gets the status 499, unless the handler answers 4xx. The reason is that the client has
-// caused what the handler answers then, such as the 502 of a proxy.
+// If the client has left, FinalCost gets the status 499, because the client may have caused what
+// the handler answers, such as the 502 of a proxy. There are two exceptions:
 //
-// If the handler panics in another way, the status is 500, unless the response had begun. The cost
-// charged on entry stays if the handler took over the connection (http.Hijacker), if FinalCost
-// panics or returns a negative cost, or if the store fails.
+//   - If the handler answered with a status below 400 before the client left, FinalCost gets that
+//     status.
+//   - If the handler answers with a status of 4xx, FinalCost gets this status.
 //
-// Some final costs let a client send requests without limit. If 304 costs nothing, the client sends
-// If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs nothing, it sends
-// requests that make the handler fail.
+// If the handler panics with another value than http.ErrAbortHandler, the status counts as 500,
+// unless the response had begun. The cost charged on entry stays if the handler took over the
+// connection (http.Hijacker), if FinalCost panics or returns a negative cost, or if the store
+// fails.
+//
+// Some final costs let a client send requests without limit. If a 304 costs nothing, the client can
+// send If-None-Match. If a 4xx costs nothing, the client can send invalid requests. If a 5xx costs
+// nothing, the client can send requests that make the handler fail.
 //
 // A client that repeats a request with the same Idempotency-Key should pay once: see the example of
 // Config "IdempotencyKey". Do not use Config.Skip for that, because all repeats would be free.
@@ -145,17 +154,18 @@
 // With Config.FinalCost or Config.OnlyFailures, the limit wraps the handler's ResponseWriter and,
 // if the request has a body, its Body:
 //
-//   - The wrapper has the method Hijack over HTTP/2 too, where it fails.
-//   - Mount http.MaxBytesHandler and http.TimeoutHandler outside of the limit. Then the body is
-//     bounded for key functions too, and the limit knows when the handler has returned.
+//   - The wrapper has the method Hijack over HTTP/2 too. There Hijack returns an error.
+//   - Mount http.MaxBytesHandler and http.TimeoutHandler outside of the limit. Then the body that
+//     key functions read is bounded too, and the limit knows when the handler has returned.
 //   - ParseForm refuses forms of more than 10 MB, even if http.MaxBytesHandler allows more.
 //
 // # Only failures
 //
 // With Config.OnlyFailures a request passes if the limits have room for it. It is charged only if
-// it has failed. So n failures lock, one after the other or at the same time, and a right attempt
-// does not count. FinalCost cannot do that: right attempts at the same time would use up the limit
-// until they have been checked.
+// it has failed. If the limit is n, a user is refused after n failed attempts, whether these come
+// one after the other or at the same time. A right attempt does not count. FinalCost cannot do
+// that: several right attempts at the same time would use up the limit while they are being
+// checked.
 //
 // The headers show the decision on entry, when nobody knows whether the attempt will fail.
 // X-RateLimit-Remaining is the smaller of two numbers: n minus the failures that still count, and n
@@ -163,22 +173,24 @@
 // show 4, 4, 3, 2 and 1.
 //
 // At most n attempts of a user and action are in progress at a time. An attempt is in progress
-// until its handler returns. A further attempt is answered 429 with Retry-After: 1, and counts
-// towards no ban. With MaxWait it waits for its turn. Of wrong attempts that come together, fewer
-// than 2n reach the handler. If an http.TimeoutHandler inside the limit returns before the handler,
-// more than 2n can: see "Requests at the same time". If the limiter has a core.InFlight, the number
-// of its slots bounds the attempts in progress in place of n.
+// until its handler returns. A further attempt is answered 429 with Retry-After: 1, and does not
+// count towards a ban. With MaxWait it waits for its turn. Of wrong attempts that come together,
+// fewer than 2n reach the handler. If an http.TimeoutHandler inside the limit returns before its
+// handler, more than 2n can reach the handler: see "Requests at the same time". If the limiter has
+// a core.InFlight, the number of its slots, instead of n, bounds the attempts in progress.
 //
 // If the client has left (see "Costs known at the end"), the request has failed, unless the handler
-// had answered with success before. Success is a status below 400 that OnlyFailures does not call a
-// failure. So nobody gains by disconnecting while a password is checked. A user who disconnects
-// then has one failure, even with the right password. If the handler takes over the connection, or
-// OnlyFailures panics, the request has not failed.
+// had answered with success before the client left. Success is a status below 400 that OnlyFailures
+// does not call a failure. So a client gains nothing by disconnecting while a password is checked.
+// If a user disconnects during the check, this counts as a failure, even with the right password.
+// If the handler takes over the connection, or OnlyFailures panics, the request has not failed.
 //
-// OnlyFailures sees the status. If a handler answers failures with 200, as GraphQL does, there are
-// two ways:
+// OnlyFailures gets the status of the response. If a handler answers failures with 200, as GraphQL
+// does, there are two ways:
 //
-//   - The handler stores the result in the request's context, where OnlyFailures reads it.
+//   - The handler stores the result where OnlyFailures reads it. In Gin and Echo the handler calls
+//     c.Set. In net/http a middleware outside of the limit puts a pointer into the request's
+//     context, and the handler writes to its target.
 //   - The handler calls [Allow] with a limiter that has [core.OnlyFailures]: see the example of
 //     Allow "Login".
 //
@@ -190,40 +202,45 @@
 //	mux.Handle("POST /v1/chat/completions",
 //		nethttp.Limit(streams, user, keyfuncs.Action("completion"))(proxy))
 //
-// A request has its slot until the handler returns or panics, even if the client has disconnected
-// by then. The slot is renewed while the handler runs, and released before the server ends the
+// A request keeps its slot until the handler returns or panics, even if the client has disconnected
+// earlier. The slot is renewed while the handler runs, and released before the server ends the
 // response. So a client that sends one request after the other needs one slot. (If the handler sets
-// Content-Length, the client can have the whole body before.) The response waits for the release,
-// at most for the store's timeout. If the store fails, renewal and release are tried again until
-// the lease ends. If the process dies, the slot is free when its lease ends.
+// Content-Length, the client can have the whole body before the slot is released.) The end of the
+// response waits for the release, at most for the store's timeout. If the store fails, renewal and
+// release are tried again until the lease ends. If the process dies, the slot is free when its
+// lease ends.
 //
-// If a handler takes over the connection (http.Hijacker) and returns, it calls [Hold] first.
-// Otherwise the slot is free while the connection is still open: see examples/websocket.
+// If a handler takes over the connection (http.Hijacker) and returns while the connection is open,
+// it must call [Hold] before it returns. Otherwise the slot is released while the connection is
+// open: see examples/websocket.
 //
 // Mount an http.TimeoutHandler outside of the limit:
 //
 //	h = http.TimeoutHandler(nethttp.Limit(streams, user, action)(h), 10*time.Second, "timeout")
 //
 // An http.TimeoutHandler inside the limit returns at its timeout, or when the client disconnects,
-// while its handler still runs. The limit does not know of that handler. So by disconnecting, one
-// client can have any number of handlers run. If the TimeoutHandler must be inside, its handler
-// keeps the slot, also a slot of OnlyFailures:
+// while its handler still runs. The limit then releases the slot, because it does not know that
+// this handler still runs. So by disconnecting, one client can have any number of handlers run. If
+// the TimeoutHandler must be inside, call Hold first in its handler. Then the slot, also a slot of
+// OnlyFailures, stays taken until this handler returns:
 //
 //	defer nethttp.Hold(r)()
 //
-// A request may enter a limit again: if the middleware is mounted twice, or if a handler has the
-// mux or the framework serve its request again (HandleContext of Gin, the router of Echo). Such a
-// request keeps its one slot. It needs further slots only if it costs more in the inner limit. Rate
-// limits charge it each time, and the log says charged-twice. If a handler makes a new request
-// without the request's context, the new request takes another slot.
+// A request may enter a limit twice, for example if the middleware is mounted twice, or if a
+// handler has the mux or the framework serve its request again (HandleContext of Gin, the router of
+// Echo). Such a request keeps its one slot. It needs further slots only if it costs more in the
+// inner limit. Rate limits charge the request each time, and the log warns with the code
+// charged-twice. If a handler makes a new request without the request's context, the new request
+// takes another slot.
 //
-// A cost of n takes n slots. So if Config.Cost counts tokens or bytes, mount two Limits: InFlight
-// without a Cost outside, and the rate limit inside. FinalCost and Settle change the charges of
-// rate limits only. With Config.MaxWait a request waits for a slot to be released.
+// A cost of n takes n slots. So if Config.Cost counts tokens or bytes, mount two Limits. The outer
+// Limit has the InFlight and no Cost. The inner Limit has the rate limit and the Cost. FinalCost
+// and Settle change the charges of rate limits only. With Config.MaxWait a request waits for a slot
+// to be released.
 //
 // Retry-After is 1, because nobody knows when a slot will be released. If a rate limit refuses too,
-// Retry-After is that of the rate limit. In RateLimit-Policy an InFlight has
-// qu="concurrent-requests" in place of w.
+// Retry-After is the wait of the rate limit. In RateLimit-Policy an InFlight has
+// qu="concurrent-requests" instead of w.
 //
 // # Where to mount it
 //
@@ -235,22 +252,22 @@
 //   - compression
 //   - authentication, if the user comes from it
 //   - the mux, if the action is keyfuncs.Route
-//   - what answers the probes of the platform, such as /healthz: they have no user, or all the same
-//     address, and a server that refuses a liveness probe is restarted
+//   - the handlers of health checks, such as /healthz: health checks have no user, or all have the
+//     same address, and a platform restarts a server that refuses its liveness checks
 //
 // Some middleware gives its handler a separate header map, as http.TimeoutHandler does. Mount all
 // limits of a route on the same side of such middleware. If the limits are outside, do not call
 // [Allow] in the handler of such middleware. Otherwise the headers of the inner decision replace
-// those of the outer decision, even if the outer decision is tighter.
+// the headers of the outer decision, even if the outer decision is tighter.
 //
 // Before a problem is sent, the headers that describe another body are removed: Content-Type,
 // Content-Length, ETag, Last-Modified and Expires. Content-Encoding is removed too, unless a
-// middleware outside the limit wraps the ResponseWriter. Such a middleware may compress the
-// problem.
+// middleware outside the limit wraps the ResponseWriter. Such a middleware may compress the problem
+// too.
 //
 // If a large upload is refused with HTTP/1.1, the server answers and closes the connection, so a
-// client that is still sending may see a reset in place of the 429. A client that sends Expect:
-// 100-continue, or uses HTTP/2, reads the answer first.
+// client that is still sending may see a reset instead of the 429. A client that sends Expect:
+// 100-continue, or uses HTTP/2, can read the 429.
 //
 // If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client gets both.
 // Delete the backend's headers in ModifyResponse:
@@ -263,11 +280,13 @@
 //
 // # Warnings
 //
-// A log line begins with the name of its package, whose documentation lists its codes. These are
-// the codes of this package, ginlimit and echolimit.
+// A log line begins with the name of the package that logs it. The codes of the packages nethttp,
+// ginlimit and echolimit are listed here. Other packages list their codes in their own
+// documentation.
 //
-// Some mistakes make a limit ineffective, or make all users share it, without an error. A limit, or
-// the whole process, logs each of them once to slog.Default(), in words that say what to do:
+// Some mistakes make a limit ineffective, or make all users share it, without an error. Each
+// mistake is logged to slog.Default() once, by each limit or by the whole process. The log line
+// says what to do:
 //
 //	never-a-user     None of the first 100 requests had a user that could be read (1,000 for an
 //	                 optional subject). The error says why. Mount the limit inside the login.
