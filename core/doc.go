@@ -22,7 +22,7 @@
 // The most common tasks:
 //
 //   - limit a route: nethttp.Limit, ginlimit.Limit or echolimit.Limit; by address: nethttp.PerIP
-//   - lock a login after failures: "Logins" of package keyfuncs; without HTTP: [OnlyFailures]
+//   - lock a login after failures: see "Logins" in package keyfuncs; without HTTP: [OnlyFailures]
 //   - allow 10,000 calls a month: CalendarWindow(10_000, Month, nil); for plans in a file: package
 //     plans
 //   - limit streams that are open at the same time: [InFlight], as in examples/llmproxy; for
@@ -68,15 +68,16 @@
 //	InFlight        At most n actions at the same time.
 //	Nothing         No action: for what a plan does not include, or what is switched off.
 //
-// Start with [SlidingWindow] for what people do. For traffic that comes in bursts and should flow
-// at a rate, start with [Funnel]. For large daily quotas, start with [FixedWindow]. FixedWindow(1,
-// 24*time.Hour) lets a job run once in 24 hours. A [Rate] is [Per] or [Every]. The program
-// examples/compare draws each limit's answers to the same traffic.
+// For actions of people, such as comments, start with [SlidingWindow]. For traffic that comes in
+// bursts and should flow at a rate, start with [Funnel]. For large daily quotas, start with
+// [FixedWindow]. FixedWindow(1, 24*time.Hour) lets a job run once in 24 hours. [Per] and [Every]
+// make the [Rate] of a funnel or bucket. The program examples/compare draws each limit's answers to
+// the same traffic.
 //
 // # Common mistakes
 //
-// Most mistakes are errors that say what to change, or are logged once with a code. The compiler
-// and the log do not notice these:
+// Most mistakes cause an error that says what to change, or a line in the log. These mistakes
+// mostly cause neither:
 //
 //	d.Allowed is not read         A refusal is not an error: err is nil, and the action runs.
 //	Peek in place of Allow        Peek charges nothing, so every action passes.
@@ -93,11 +94,11 @@
 //
 // # Names by topic
 //
-//   - Limiters: [Must] panics if [New] returns an error, for numbers in the code. An error for a
-//     mistake in a limit matches [ErrConfig]. [Limiter.With] adds an [Option]. [Limiter.Limits]
-//     lists the limits. [ParseLimit] reads a [Limit] from text. [PerKey] keeps a limiter for each
-//     key, such as a time zone or the day on which a customer has paid. Month.From makes the
-//     [CalendarUnit] of such a day.
+//   - Limiters: [Must] panics if [New] returns an error. Use it if the numbers are constants in the
+//     code. An error for a mistake in a limit matches [ErrConfig]. [Limiter.With] adds an [Option].
+//     [Limiter.Limits] lists the limits. [ParseLimit] reads a [Limit] from text. [PerKey] keeps a
+//     limiter for each key, such as a time zone or the day on which a customer has paid. Month.From
+//     makes the [CalendarUnit] of such a day.
 //   - Decisions: [Limiter.Allow] and [Limiter.AllowN] charge, and [Limiter.Peek] charges nothing. A
 //     [Decision] has a [Reason], a [Source], and a RetryAfter that may be [Never]. Errors of the
 //     caller are [ErrNoUser], [ErrNoAction] and [ErrCost].
@@ -122,7 +123,7 @@
 // SlidingWindow or MovingWindow, an action made at t counts while now < t+period. As long as a
 // store keeps its states, a limiter on it admits no more than its limits allow.
 //
-// RetryAfter is exact in most cases: at that instant the action passes if nothing else is charged,
+// RetryAfter is exact in most cases: after this time the action passes if nothing else is charged,
 // and a microsecond earlier it does not. [Decision] lists exceptions.
 //
 // A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Most other refusals
@@ -130,15 +131,17 @@
 //
 //   - An ElasticWindow, or a SlidingWindow with CountRefused, records the attempts that it refuses.
 //   - A BanPolicy counts refusals.
-//   - A bucket with Initial is started by an action that costs too much for it.
+//   - If a bucket with Initial has no state yet, an action that costs too much for it starts the
+//     bucket.
 //   - If the clock has stepped back, the first action moves a state from the future to now.
-//   - An action may correct the end of a CalendarWindow, or of a bucket with another ForgetAfter.
+//   - An action may correct the end of a CalendarWindow. If ForgetAfter was changed, an action may
+//     also correct when a bucket is forgotten.
 //
-// So no user is locked out for longer than one full period, and a second more with redisstore or a
-// CalendarWindow. Some things can last longer: a ban, an ElasticWindow, a SlidingWindow with
-// CountRefused, a MovingWindow with Leased, a slot of InFlight that is renewed, a turn that Wait
-// has reserved, and a debt that Settle has left. An action that costs more than a quota never
-// passes.
+// A user who only tries again is not locked out for longer than one full period. With redisstore or
+// a CalendarWindow it may be a second more. Some things can last longer: a ban, an ElasticWindow, a
+// SlidingWindow with CountRefused, a MovingWindow with Leased, a slot of InFlight that is renewed,
+// a turn that Wait has reserved, and a debt that Settle has left. An action that costs more than a
+// quota never passes.
 //
 // # Plans and changed numbers
 //
@@ -167,8 +170,8 @@
 //
 // The example "Guarantee" does this in ten lines. A request makes two calls of the store.
 //
-// All tenants together then do at most what the common limit and all guarantees allow in sum, and
-// can do so permanently. So use guarantees if the servers can carry more than the common limit.
+// Together, the tenants can then use up to the sum of the common limit and all guarantees, and they
+// can do this permanently. So use guarantees only if the servers can carry this sum.
 //
 // # Costs known at the end
 //
@@ -211,7 +214,7 @@
 //	Fallback(redisstore,                the limit, rounded    twice the limit
 //	    Divide(memorystore, n))         up for each process
 //
-// Each time that Redis loses its data, a user may do the limit once more. [FailOpen] says when a
+// Each time that Redis loses its data, a user may use the limit once more. [FailOpen] says when a
 // store counts as failed.
 //
 // # Codes in the log

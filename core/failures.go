@@ -31,19 +31,20 @@ import (
 //   - [Limiter.Allow] lets an attempt pass if all limits have room for it. It charges nothing to
 //     them, but the attempt takes a slot until [Limiter.Release].
 //   - [Limiter.Surcharge] counts a failure. Call it before Release. Call it for each attempt that
-//     was not found right, even if the check returned an error or panicked, as above. A client can
-//     cause an error, for example by disconnecting while its password is checked.
-//   - While n failures count, all attempts are refused. These refusals count towards a [BanPolicy].
+//     the check has not accepted, even if the check returned an error or panicked, as above. A
+//     client can cause an error, for example by disconnecting while its password is checked.
+//   - While n failures count in the limit with the smallest quota, all attempts are refused. These
+//     refusals count towards a [BanPolicy].
 //   - At most n attempts are in progress at the same time. If an attempt is refused only because of
-//     these, it has [ReasonInFlight] and may be tried again soon. Such a refusal does not count
-//     towards a BanPolicy.
-//   - Fewer than 2n of the wrong guesses that come at the same time are checked, provided that each
-//     check has ended when Release is called.
+//     other attempts in progress, Reason is [ReasonInFlight], and the attempt may be tried again
+//     soon. Such a refusal does not count towards a BanPolicy.
+//   - If many wrong guesses come at the same time, fewer than 2n of them are checked. Each check
+//     must have ended when Release is called.
 //
-// The slots are those of an InFlight(n), of at most 10,000. With adds it after the limiter's other
-// enforced limits. Its name is "+checking", which no other limit can have. If the limiter has an
-// [InFlight] already, that limit bounds the attempts instead. Refund and Settle change nothing,
-// because an attempt charges nothing.
+// The slots are those of an InFlight(n), or of an InFlight(10,000) if n is higher. With adds this
+// limit after the limiter's other enforced limits. The limit is named "+checking". No other limit
+// can have this name. If the limiter has an [InFlight] already, that limit bounds the attempts
+// instead. Refund and Settle change nothing, because an attempt charges nothing.
 type OnlyFailures struct{}
 
 func (OnlyFailures) extend(l *Limiter) error {

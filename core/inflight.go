@@ -82,8 +82,8 @@ type takenSlots struct {
 	outlived *time.Timer   // warns when the lease ends; nil if the slots are not watched
 }
 
-// started is about when the process started. Reading the time since then is faster than reading the
-// time of day.
+// started is an instant at which the process was starting. To read the time since then is faster
+// than to read the time of day.
 var started = time.Now()
 
 func newTakenSlots(waiters *slotWaiters, lease time.Duration) *takenSlots {

@@ -25,18 +25,19 @@ import (
 //     [Limit.Quota] is 9,500. A MovingWindow with the period p admits max in each p+d, so with 50
 //     ms a limit for one second loses 5% of its rate. A FixedWindow and a CalendarWindow lose
 //     nothing.
-//   - Near the limit an action may be refused up to d too early. Other processes may hold the last
-//     units, or this process may pause because it has asked often.
+//   - Near the limit an action may be refused too early, because other processes hold the last
+//     units, or because this process waits for a moment before it asks Redis again.
 //   - If a process ends, the units that it holds count as used until the limit forgets their
 //     charge.
 //   - Other processes, Peek and Status count the units that a process holds as used.
 //   - If another process calls Reset, Ban or Unban, or if a BanPolicy bans a user, this process may
 //     notice it up to d later.
 //
-// Only redisstore takes units in advance, and only if all limits of the limiter are leased. Other
-// stores also use the longer window or the smaller capacity. d is part of the limit's identity.
-// SlidingWindow, ElasticWindow, InFlight, Nothing and buckets with Initial cannot be leased. Do not
-// confuse Leased with [Limit.Lease], which is for slots of InFlight.
+// Only redisstore takes units in advance, and only if all limits of the limiter are leased. A
+// memorystore takes no units in advance, but it applies the longer window or the smaller capacity
+// too. d is part of the limit's identity. SlidingWindow, ElasticWindow, InFlight, Nothing and
+// buckets with Initial cannot be leased. Do not confuse Leased with [Limit.Lease], which is for
+// slots of InFlight.
 func (l Limit) Leased(d time.Duration) Limit {
 	l.mods |= modPrepay
 	l.prepay = d
@@ -64,7 +65,7 @@ const minPrepay = time.Millisecond
 func (l *Limit) mostPrepay() time.Duration { return l.Period() / 10 }
 
 // tighten makes the rule strict enough for units in advance. If the limit cannot be leased, or the
-// time in advance is out of bounds, tighten changes nothing. validate reports that.
+// time in advance is out of bounds, tighten changes nothing, and validatePrepay returns the error.
 func (l *Limit) tighten() {
 	if l.mods&modPrepay == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
 		l.prepay < minPrepay || l.prepay > l.mostPrepay() {

@@ -25,7 +25,8 @@ import (
 //	funnels and buckets  capacity, rate and Initial
 //	InFlight             the lease
 //
-// [Limit.Leased], [Limit.Shadow] and [Limit.PerUser] make other states too.
+// A limit with [Limit.Leased], [Limit.Shadow] or [Limit.PerUser] does not share a state with the
+// same limit without it.
 //
 // A window whose max is changed keeps its history. A window whose period is changed has another
 // state, which is empty at first. A funnel or bucket whose capacity, rate or Initial is changed has

@@ -200,8 +200,8 @@ func (l *Limiter) Lease() time.Duration {
 // separately. While a store writes the units, other users wait.
 const mostUnits = 1_000_000
 
-// portionedUntil returns how many units of a high charge are charged in portions. It is twice the
-// quota of a MovingWindow that holds more than mostUnits, because a debt is at most one quota.
+// portionedUntil returns how many units of a high charge are charged in portions. If a MovingWindow
+// has a quota above mostUnits, the result is twice the quota, because a debt is at most one quota.
 // Without such a limit it is 0.
 func portionedUntil(limits []Limit) (units int64) {
 	for i := range limits {

@@ -40,7 +40,7 @@
 // # At the bound
 //
 // If the store has MaxKeys keys, a new key takes the place of an old one. The store looks at up to
-// 32 keys, and sometimes at as many keys of another part:
+// 32 keys, and sometimes at up to 32 more:
 //
 //  1. An expired key is dropped first.
 //  2. Of the other keys, the store drops only one whose limit does not refuse its user now. It
@@ -57,14 +57,15 @@
 // failures, other keys must have about four times MaxKeys failures, however these are distributed:
 // four million with the default. So do not make MaxKeys small for logins.
 //
-// If there is no room, new users share one state for each limit in each part of the store. A store
-// of MaxKeys 1,048,576 has 256 parts. Together these users get no more than one user's quota. If
-// the quota is used up, the reason is core.ReasonFull, and RetryAfter is at most a minute. This has
-// consequences:
+// The store consists of parts. With MaxKeys 1,048,576 there are 256. If there is no room, all new
+// users of a part share one state for each limit. Together they get no more than one user's quota.
+// If the quota is used up, the reason is core.ReasonFull, and RetryAfter is at most a minute. This
+// has consequences:
 //
 //   - A new user shares a quota with other new users, whatever their action.
 //   - A user who gets a key later starts with a full quota.
-//   - Refund changes nothing. If the user has a key by then, Refund may give back units there.
+//   - Refund does not change the shared state. If the user has got a key since the charge, Refund
+//     may give back units to this key.
 //   - Wait reserves no turn.
 //   - A slot of InFlight is free when its lease ends. Release does not free it, and Renew fails.
 //   - A ban by hand fails, and so does a Settle that would charge more, because a shared state

@@ -3,9 +3,9 @@ package memorystore
 // New keys. makeRoom finds room for them before a charge is committed, and saveNew saves them after
 // it.
 //
-// A full store drops another key. If no key can be dropped, all users of a shard without a key
-// share one state of each limit. Together they may do what one user may. So a flood of keys does
-// not refuse all new users.
+// A full store drops another key. If no key can be dropped, the users who have no key share one
+// state of each limit in each shard. Together the users of a shard may do what one user may. So new
+// users are not all refused during a flood of keys.
 //
 // The store drops keys by GreedyDual, a cache replacement algorithm by Young. Each key has a level,
 // and each table too:
@@ -65,9 +65,9 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	return lacks, min(wait, tx.sharedWait(c))
 }
 
-// reserve reserves a place for the new key of a ref. If the store is full, it drops another key. If
-// peek is set, it only looks for a key that can be dropped. It returns false if no key can be
-// dropped.
+// reserve reserves a place for the new key of a ref. If the store is full, reserve drops another
+// key, or, if peek is set, only looks for a key that it could drop. It returns false if it finds
+// none.
 func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	if r.reserved {
 		return true
@@ -92,7 +92,7 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 
 // victim returns the key to drop for the key of a ref: its table, and its slot there, or -1 if no
 // key can be dropped. It looks at keys of the ref's own shard. If it finds no expired key there,
-// and the shard has few keys, it looks in the shard with the most keys.
+// and the shard has few keys, it tries to find one in the shard with the most keys.
 func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	at = tx.leastUsed(r.in, r.key)
 	if at >= 0 && r.in.slots[at].expires <= tx.now {
@@ -118,7 +118,8 @@ func (s *Store) tryLock(tx *transaction, at int) bool {
 }
 
 // crowded returns the index of the shard with the most keys if t has too few keys to choose from.
-// Otherwise it returns -1. All keys of a user are in one shard, so one user may fill the store.
+// Otherwise it returns -1. All keys of a user are in one shard, so one user may fill the store with
+// keys of one shard.
 func (s *Store) crowded(t *table) (most int) {
 	share := s.max / int64(len(s.shards))
 	if t.used.Load() >= share-share/8 {
@@ -177,8 +178,8 @@ func part(r *machine.Rule, v *machine.Reading) uint16 {
 	return uint16(1 + min(used*fullPart/max(quota, 1), fullPart-1))
 }
 
-// rank says which key is dropped first: the one with the lowest rank. It compares levels, which
-// wrap around.
+// rank returns the rank of a key. The key with the lowest rank is dropped first. Levels wrap
+// around, so rank subtracts them.
 func (t *table) rank(s *slot, now int64) int {
 	if s.expires <= now {
 		return math.MinInt
@@ -220,9 +221,9 @@ func (t *table) sample(h hash) iter.Seq[int] {
 	}
 }
 
-// share lets the shared state of the i-th ref's limit decide instead of the user's own state. It
-// returns false if another ref of the charge uses that shared state already, because one charge
-// cannot charge a state twice.
+// share replaces the user's own state in the i-th ref by the shared state of its limit. It returns
+// false if another ref of the charge uses this shared state already, because one charge cannot
+// charge a state twice.
 func (s *Store) share(tx *transaction, i int) bool {
 	r := &tx.refs[i]
 	if r.in.shared == nil {
@@ -263,9 +264,9 @@ func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 }
 
 // saveNew saves the states that have no key yet, and makes room for those that makeRoom has not
-// looked at. The states with keys were saved before, so that insert does not remove such a key as
-// expired. If a bucket with Initial finds no room, saveNew returns its ref, because a bucket that
-// is not kept does not fill.
+// looked at. Take saves the states with keys before, because insert may remove expired keys. If a
+// bucket with Initial finds no room, saveNew returns its ref, because a bucket that is not kept
+// does not fill.
 func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 	for i := range tx.refs {
 		switch r, e := &tx.refs[i], &tx.entries[i]; {

@@ -17,9 +17,10 @@ const (
 	defaultMaxKeys = 1 << 20
 	maxMaxKeys     = 1 << 32
 
-	// A full shard holds from shardKeys to twice as many keys. If there are maxShards shards, it
-	// may hold more. With many shards, processors rarely wait for a lock. With small tables, a
-	// table grows in a short time, in which its shard is locked.
+	// In a full store, a shard holds on average from shardKeys to twice as many keys. The average may
+	// be higher if there are maxShards shards, and lower if MaxKeys is below shardKeys. If there are
+	// many shards, processors rarely wait for a lock. If a table is small, it grows quickly, and its
+	// shard is locked only for a short time.
 	shardKeys = 4096
 	maxShards = 4096
 )

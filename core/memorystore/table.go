@@ -101,8 +101,8 @@ func (t *table) store(s *slot, state *machine.State) {
 	t.pool.all[s.n] = state.Data
 }
 
-// The load of a table, in percent of its slots. It keeps searches short, and a key takes 40 to 50
-// bytes.
+// The load of a table, in percent of its slots. With these loads searches are short, and a key of a
+// large table takes 40 to 50 bytes.
 const (
 	minSlots = 8
 	maxLoad  = 80 // a table that is fuller removes its expired keys
@@ -128,8 +128,8 @@ func (t *table) insert(h hash, now int64) (at int, removed int64) {
 	return at, removed
 }
 
-// remove removes the key of a slot. A key after it moves up, unless its search begins after the
-// free slot.
+// remove removes the key of a slot. The keys after it move up into the free slot, except keys whose
+// search begins after that slot.
 func (t *table) remove(at int) {
 	t.pool.release(&t.slots[at])
 	t.used.Add(-1)

@@ -1,8 +1,8 @@
 package memorystore
 
-// The calls of a limiter. Each is a transaction: the store locks the shards of the users, finds the
-// states, and writes them back. Take and the functions that it calls come first. room.go has what a
-// new key needs.
+// The methods that a limiter calls. Each call is a transaction: the store locks the shards of the
+// users, finds the states, and writes them back. Take and the functions that it calls come first.
+// room.go has what a new key needs.
 
 import (
 	"context"
@@ -89,8 +89,8 @@ type transaction struct {
 	evicted  *evicted        // nil if nothing was dropped
 }
 
-// evicted has the keys that a transaction has dropped for new keys, or with a Peek would drop. It
-// is on the heap, unlike the transaction.
+// evicted has the keys that a transaction has dropped for new keys. For a Peek it has the keys that
+// a charge would drop. It is on the heap, unlike the transaction.
 type evicted struct {
 	keys   []hash
 	shards []int // further shards that are locked to drop keys
@@ -147,8 +147,9 @@ func key(user, action hash, r *machine.Rule) hash {
 // begin locks the shards of a charge's subjects and finds the states of the refs. The shards stay
 // locked until end.
 //
-// It locks each shard once, in the order of the store's shards, so that two charges never wait for
-// each other. It reads the clock under the locks, so that no state is from a later instant.
+// It locks each shard once, in the order of the store's shards, because otherwise two charges could
+// block each other for ever. It reads the clock when the shards are locked, because otherwise
+// another charge could write a state of a later instant in the meantime.
 func (s *Store) begin(tx *transaction) {
 	if len(tx.shards) > 1 {
 		slices.Sort(tx.shards)
@@ -172,10 +173,10 @@ func (s *Store) begin(tx *transaction) {
 	}
 }
 
-// save writes a state that is dirty. If the limit refuses, save protects the key: before the
-// instant until, the key is not dropped for another key. The key of an enforced InFlight is
-// protected until all leases end, because each slot that is forgotten would admit one more action
-// at the same time.
+// save writes a state that is dirty. If the limit refuses, save protects the key: until the instant
+// given by the argument until, the store does not drop the key for another key. The key of an
+// enforced InFlight is protected until all leases end, because each slot that is forgotten would
+// admit one more action at the same time.
 func (r *ref) save(e *machine.Entry, now, until int64) {
 	if r.slot.key != r.key {
 		r.locate()
@@ -222,8 +223,8 @@ func (s *Store) end(tx *transaction) {
 	}
 }
 
-// edit calls do under the lock, with the states of the limits of a user and an action, and then
-// writes or removes the dirty ones.
+// edit finds the states of the limits of a user and an action, and calls the function do under the
+// lock. Then it writes or removes the dirty states.
 func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *transaction)) {
 	tx := &transaction{refs: make([]ref, len(limits)), entries: make([]machine.Entry, len(limits)), shards: make([]int, 1)}
 	s.add(tx, 0, user, action, limits)
