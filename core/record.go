@@ -53,8 +53,9 @@ func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
 // is no error, because nothing was charged.
 var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")
 
-// ErrLeaseEnded is the error of [Limiter.Renew] if the store does not have the slot any more, for
-// example because its lease has ended or it was released. Another action may have the slot by now.
+// ErrLeaseEnded is the error of [Limiter.Renew] if the store does not have the action's slot any
+// more, for example because the slot was released or its lease has ended. Another action may have
+// the slot by now.
 var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and another action may have it; renew sooner, or give InFlight a longer Lease")
 
 // charged reports whether the charge was made to the i-th limit.
@@ -84,10 +85,10 @@ func (r *Record) Taken(i int) machine.Taken {
 }
 
 // Amend amends the entries at the instant now. There is one entry for each limit, in the order of
-// the limits. The store must write the states of the entries marked Dirty, or delete those that
-// have expired. The store's own Amend returns done. After a renewal, done is false if the slot was
-// gone from at least one enforced InFlight, for example because its lease had ended. The limiter
-// reads done only after a renewal.
+// the limits. If an entry is marked Dirty, the store must write its state, or delete the state if
+// it has expired. The store returns done to the limiter, which reads it only after a renewal. Then
+// done is false if a slot was gone from at least one enforced InFlight, for example because its
+// lease had ended.
 func (r *Record) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
 	done = true
 	for i := range r.Limits {
@@ -196,7 +197,7 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 }
 
 // releaseLater tries again to release the slots, in the background, until the longest lease has
-// ended. The argument ago is how long ago the leases began, at least.
+// ended. The leases began ago before now, or earlier.
 func (r *Record) releaseLater(ctx context.Context, ago time.Duration) {
 	lease := time.Duration(0)
 	for i := range r.Limits {

@@ -26,21 +26,21 @@ func (Refundable) extend(l *Limiter) error {
 // Slots of InFlight stay taken until [Limiter.Release]. A decision is given back once: a second
 // Refund does nothing. The Refund of a refusal does nothing either.
 //
-// After a Refund the user has no more room than if the action had never happened. Refund does not
-// give back quota that time has given back already. So windows give back only units that they still
-// count:
+// As a rule, a Refund leaves the user no more room than if the action had never happened. Quota
+// that has already come back with time is not given back again. So windows give back only units
+// that they still count:
 //   - A SlidingWindow or MovingWindow gives back units that were charged in the same microsecond,
 //     even if another call has charged them.
 //   - If a FixedWindow, ElasticWindow or CalendarWindow then counts nothing, it is as if it had
 //     never opened.
-//   - A bucket or funnel gives back at most what is still owed of this action. It may give back
-//     less if more than eight actions are refunded at about the same time. Rule.Amend in package
-//     machine has the exact rule.
+//   - A bucket or funnel gives back at most the units of this action that have not refilled or
+//     drained yet. It may give back less if more than eight actions are refunded at about the same
+//     time. Rule.Amend in package machine has the exact rule.
 //
 // Some charges stay, most of them because giving them back would give too much. They include:
 //   - All units of the action that opened a FixedWindow, while the window counts units of other
-//     actions. RefundN can give back a part of the units. If the other actions are refunded first,
-//     Refund gives back all of them.
+//     actions. RefundN can give back a part of these units. If the other actions are refunded
+//     first, Refund gives back all units of the first action.
 //   - A charge of a FixedWindow that has ended, or of a CalendarWindow whose period is over.
 //   - A charge of an ElasticWindow that is as old as its period.
 //   - A charge of a SlidingWindow with CountRefused, while the window has max entries.
@@ -65,10 +65,10 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	return l.settle(ctx, d, 0, func(r *Record) int64 { return r.Cost })
 }
 
-// RefundN is [Limiter.Refund] of n of the units that were charged. The remaining units cannot be
-// given back later. If n is negative, the error is [ErrCost]. If n is more than was charged,
-// RefundN returns an error and gives nothing back. After [All] it gives back n units of each
-// subject.
+// RefundN gives back n of the units that were charged, as [Limiter.Refund] does. The remaining
+// units cannot be given back later. If n is negative, the error is [ErrCost]. If n is more than was
+// charged, RefundN returns an error and gives nothing back. After [All] it gives back n units of
+// each subject.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	for r := d.receipt; r != nil; r = r.next {
 		if int64(n) > r.Cost {
@@ -98,12 +98,12 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 // more than eight actions are settled below their estimates at about the same time, a bucket or
 // funnel may give back less than the difference.
 //
-// The limiter needs [Refundable]. A decision is settled or refunded once: a second call does
-// nothing, unless ctx had ended before the first call asked the store. Settling a refusal does
-// nothing. An action that is never settled costs its estimate. An estimate of 0 cannot be settled:
-// the error is [ErrNoReceipt], as for a decision without a receipt. If actual is negative, the
-// error is [ErrCost]. After [All] the charge of each subject is settled to actual. The slots of
-// [InFlight] stay taken.
+// The limiter needs [Refundable]. A decision is settled or refunded once. If ctx has ended before
+// the call, Settle returns the error of ctx and may be called again. Otherwise a second call does
+// nothing. Settling a refusal does nothing. An action that is never settled costs its estimate. An
+// estimate of 0 cannot be settled: the error is [ErrNoReceipt], as for a decision without a
+// receipt. If actual is negative, the error is [ErrCost]. After [All] the charge of each subject is
+// settled to actual. The slots of [InFlight] stay taken.
 //
 // If ctx may end with the caller's request, pass [context.WithoutCancel] of it, because the cost
 // must be charged all the same. After an error of the store the decision may or may not have been
@@ -179,7 +179,7 @@ func (r *Record) owe(ctx context.Context, units int64) error {
 
 // Release frees the slots of [InFlight] limits, shadow limits included, that an allowed decision
 // has taken. Charges of other limits stay: see [Limiter.Refund]. If the decision has taken no slot,
-// as a refusal has not, Release does nothing.
+// for example because it is a refusal, Release does nothing.
 //
 // An action often ends because ctx does. So pass a context that does not end with the action, such
 // as context.WithoutCancel(ctx), with a timeout.
@@ -189,25 +189,26 @@ func (r *Record) owe(ctx context.Context, units int64) error {
 //   - A slot is freed once, even if Release is called again.
 //   - After an error of the store or of ctx, Release is tried again in the background, about once a
 //     second, until the lease has ended. The caller may also call Release again. A process tries at
-//     most 10,000 releases again at the same time. The slots of further releases are free when
+//     most 10,000 releases again at the same time. The slots of further releases become free when
 //     their leases end.
 //   - Release does not free the slot of another action, even if the lease has ended and another
 //     action has taken the slot.
 //
-// The last point has one exception. Redis tells slots apart by random numbers, and other stores by
-// the microsecond in which they were taken. If the slot is gone, after a Reset for example, another
-// store may free the slot of another action that was taken in a microsecond that it cannot tell
-// apart. This is the same microsecond, after the clock stepped back, or one that is a multiple of
-// 2^39 microseconds (6.4 days) later.
+// The last point has one exception. Redis tells slots apart by random numbers, but a memorystore
+// tells them apart by the microsecond in which they were taken. If the action's slot is gone, for
+// example after a Reset, a memorystore may free a slot of another action instead. This can happen
+// if the other slot was taken in the same microsecond, for example because the clock stepped back.
+// It can also happen if the other slot was taken a multiple of 2^39 microseconds (6.4 days) later.
 func (l *Limiter) Release(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRelease)
 }
 
-// Renew makes the lease of a decision's slots begin anew, for an action that takes longer than a
-// lease. If the lease has ended or the slot was released, the slot is not taken again, and the
-// error is [ErrLeaseEnded]. If only the lease of a shadow limit has ended, there is no error. With
-// several InFlight limits, Renew renews those whose lease has not ended. After an error of the
-// store or of ctx, Renew may be tried again. If the decision has taken no slot, Renew does nothing.
+// Renew makes the lease of a decision's slots begin anew. Call it for an action that takes longer
+// than a lease. If the lease has ended or the slot was released, the slot is not taken again, and
+// the error is [ErrLeaseEnded]. If only the lease of a shadow limit has ended, there is no error.
+// If there are several InFlight limits, Renew renews the leases that have not ended. After an error
+// of the store or of ctx, Renew may be tried again. If the decision has taken no slot, Renew does
+// nothing.
 func (l *Limiter) Renew(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRenew)
 }

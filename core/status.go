@@ -8,8 +8,8 @@ import (
 
 // Status is what a user has left of a limiter's limits, and the user's ban.
 type Status struct {
-	// Limits are first those of Limiter.Limits, and then the shadow limits. If the store makes no
-	// [Record], there is only the first limit.
+	// Limits has the limits of Limiter.Limits first, and then the shadow limits. If the store
+	// returns no [Record], Limits has only the first limit.
 	Limits []LimitStatus
 	Ban    BanStatus // zero without a [BanPolicy]
 }

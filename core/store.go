@@ -16,21 +16,21 @@ import (
 // A Store decides charges atomically and owns the clock. A [Limiter] calls it with a context that
 // is not done and a charge that is valid.
 //
-// Take decides one charge: all of its limits agree and are charged, or none is charged. It does so
-// in one atomic step, at one instant of the store's clock, which is positive and in microseconds.
-// Usually a store does this inside a lock or a transaction:
+// Take decides one charge: all of its limits agree and are charged, or none is charged. Take does
+// so in one atomic step, at one instant of the store's clock. The instant is a positive number of
+// microseconds. Usually a store does this inside a lock or a transaction:
 //  1. It reads the clock, and loads the states of the limits.
 //  2. It calls [Charge.Check] and then [Charge.Commit].
 //  3. It writes back the states that have changed.
 //
-// A store that decides in another way must ask [Charge.Writes] before it changes a state, and makes
-// the answer with [Charge.Answer]. If a store returns no [Record], nothing can be given back, and
-// [Limiter.Status] has one limit only.
+// A store that decides in another way must ask [Charge.Writes] before it changes a state, and must
+// make the answer with [Charge.Answer]. If a store returns no [Record], nothing can be given back,
+// and [Limiter.Status] has only one limit.
 //
-// Lock all states of the user at once. Limiters may share only some limits, or have them in another
-// order. So locks of an action or of one limit admit too much, and locks of one row after the other
-// can deadlock. A [Joiner] also takes charges of several users, in [Terms].More. It locks all
-// states of all these users, in an order that does not depend on the charge.
+// Lock all states of the user at once. Two limiters may share only some limits, or have them in
+// another order. So a lock for each action or each limit would admit too much, and locking one row
+// after the other can deadlock. A [Joiner] also takes charges of several users, in [Terms].More. It
+// locks all states of all these users, in an order that does not depend on the charge.
 //
 // User and action are any bytes of any length, but not empty. The key of a state consists of the
 // user, the action, and [Limit.Identity]. If [Limit.IsPerUser] is true, it has no action.
@@ -68,8 +68,8 @@ type Store interface {
 }
 
 // An Accepter is for authors of stores. Accept returns an error if the store cannot serve a limiter
-// with these limits. [New] and [Limiter.With] call it. If the limiter has a ban policy, its limit
-// is the last one.
+// with these limits. [New] and [Limiter.With] call it. If the limiter has a ban policy, the
+// policy's limit is the last one.
 type Accepter interface {
 	Accept(limits []Limit) error
 }
@@ -134,9 +134,9 @@ type Leaser interface {
 
 // A Breaker stops asking a store that fails, and asks again from time to time.
 type Breaker interface {
-	// Failing reports whether the Breaker has stopped asking the store, or a part of it, and a call
-	// of that part has failed within the last minute. Without the second condition a part would
-	// count as down for ever if no caller needs it any more.
+	// Failing reports whether the Breaker has stopped asking the store, or a part of the store, and
+	// a call of that part has failed within the last minute. After a minute without a failure the
+	// part no longer counts as down, because maybe no caller needs it any more.
 	Failing() bool
 
 	// Open reports whether the Breaker has stopped asking the store for that user.
@@ -169,8 +169,8 @@ func walk(store Store, yield func(Store) bool) (more bool) {
 // A pair is a decorator that wraps two stores, as [Fallback] does.
 type pair interface{ second() Store }
 
-// find returns the first T among a store and the stores that it wraps. Of a pair it follows the
-// first store.
+// find returns the first T among a store and the stores that it wraps. If a store is a pair, find
+// looks only into the first store of the pair.
 func find[T any](store Store) (found T, ok bool) {
 	if found, ok = store.(T); ok {
 		return found, true
@@ -182,7 +182,7 @@ func find[T any](store Store) (found T, ok bool) {
 }
 
 // every reports whether a store is a T for which holds returns true. If the store is not a T but
-// wraps other stores, every reports whether all of these are.
+// wraps other stores, every reports this for all of the wrapped stores.
 func every[T any](store Store, holds func(T) bool) bool {
 	switch s := store.(type) {
 	case T:

@@ -26,8 +26,8 @@ func (s Subject) Cost(n int) Subject {
 	return s
 }
 
-// SharesStore reports whether both limiters have the same store, so that [All] can decide about
-// subjects of both.
+// SharesStore reports whether l and the limiter other have the same store. If they have, [All] can
+// decide about subjects of both limiters.
 func (l *Limiter) SharesStore(other *Limiter) bool {
 	if l == nil || other == nil {
 		return false
@@ -53,13 +53,14 @@ func (s Subject) SharesState(o Subject) bool {
 	return false
 }
 
-// Within returns the subject for an action that is a part of another action, such as a request that
-// passes the same middleware twice. d is the decision of l that has admitted the other action.
+// Within returns the subject for an inner action: a part of another action, the outer one. For
+// example, a request passes the same middleware twice. The argument d is the decision of l that has
+// admitted the outer action.
 //
-// The subject takes no slot of [InFlight] that d has taken for the same user and action, or for the
-// same user if the limit has PerUser. So the action is not refused because of its own slots, and
-// does not wait for them. If it costs more than d has taken, it takes the difference. All other
-// limits are charged as usual. Release d after the inner action has ended.
+// The inner action uses the slots of [InFlight] that d has taken for the same user and action, or
+// for the same user if the limit has PerUser. So it is not refused because of these slots, and does
+// not wait for them. If the inner action costs more than d has taken, it takes the difference. All
+// other limits are charged as usual. Release d after the inner action has ended.
 func (s Subject) Within(l *Limiter, d Decision) Subject {
 	if !s.limiter.SharesStore(l) {
 		return s
@@ -74,9 +75,9 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 	return s
 }
 
-// exempt replaces the subject's limiter by a copy that does not take again the slots that the
-// action has. The limits are copied too, so the copy has separate queues for Wait. In the original's
-// queues the subject could wait behind a caller that waits for these slots.
+// exempt replaces the subject's limiter by a copy that does not take slots again that the action
+// already has. The limits are copied too, so the copy has separate queues for Wait. In the
+// original's queues the subject could wait behind a caller that waits for these slots.
 func (s *Subject) exempt(taken *Limit, action string, slots int64) {
 	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
 	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {

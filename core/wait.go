@@ -5,7 +5,8 @@ package core
 //  1. WaitAll makes a waiter, which joins the queue of its subjects: see waitqueue.go.
 //  2. wait waits until the queue calls the waiter, or its time ends.
 //  3. lead is for the first waiter of the queue. It asks the store until the action passes, and
-//     tells the queue each answer. So the queue knows which other waiters to call. They ask once.
+//     tells the queue each answer. So the queue knows which other waiters to call. A waiter that is
+//     called asks the store, and waits again if the action does not pass.
 //  4. awaitTurn waits until the turn that the first waiter has reserved.
 //  5. askLast is for a waiter whose turn does not come in time. It asks a last time.
 
@@ -21,13 +22,13 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// longestWait bounds the wait of a caller without a deadline. It is the longest period of a window,
-// except a leap year.
+// longestWait is the longest time for which Wait and WaitAll block.
 const longestWait = maxPeriod
 
 // ErrRefused is the error of [Limiter.Wait] if the action gets no turn before the deadline, or can
-// never pass. The decision that Wait returns with it has the RetryAfter. If the action can never
-// pass, RetryAfter is [Never]. Then the error matches ErrRefused, and its text says why.
+// never pass. The decision that Wait returns with this error has a RetryAfter. If the action can
+// never pass, RetryAfter is [Never], and Wait returns an error that matches ErrRefused and says
+// why.
 var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 
 // noTurn returns the error of Wait for a refusal.
@@ -41,27 +42,28 @@ func noTurn(d *Decision) error {
 	return textError{"core: the action gets no turn at any time: it costs more than the quota of a limit", ErrRefused}
 }
 
-// Wait blocks until the action may pass, and returns the decision. If ctx has no deadline, Wait
-// blocks for up to 365 days. If the turn does not come before the deadline, Wait returns
-// [ErrRefused] and the refusal, as soon as it knows that. If ctx is canceled, or has ended before
-// the call, Wait returns the error of ctx.
+// Wait blocks until the action may pass, and returns the decision. Wait blocks for at most 365
+// days, also if ctx has no deadline. As soon as Wait knows that the turn does not come before the
+// deadline, it returns [ErrRefused] and the refusal. If ctx is canceled, or has ended before the
+// call, Wait returns the error of ctx.
 //
 //   - Turns: callers of one limiter that wait for the same user and action take turns in the order
 //     of arrival. The first of them asks the store. If the answer shows more room, the next callers
-//     ask too. A caller whose deadline is before the first one's turn asks once.
+//     ask too. A caller whose turn comes after its deadline asks once, and returns.
 //   - Reservations: if the limiter has exactly one enforced limit, and this is a bucket or funnel,
 //     the first caller reserves its turn in the store, and other processes queue behind it. So a
 //     caller learns at once if its turn comes too late. If ctx is canceled before the turn, the
 //     turn is given back, unless a later turn depends on it.
-//   - Slots: a released slot of [InFlight] is noticed at once if this limiter, or one derived from
-//     it, has admitted the action. Other free slots are noticed within 250 ms.
+//   - Slots: if a slot of [InFlight] is released, Wait notices this at once if this limiter, or one
+//     derived from it, took the slot. Wait notices other free slots within about 250 ms.
 //   - If no turn is reserved, the first caller waits for RetryAfter and asks again. It pauses for
 //     longer if other processes have taken its turn for a long time.
-//   - Bans: a banned caller waits until the ban ends, also if the ban begins during the wait. A
-//     turn that is reserved stays reserved.
+//   - Bans: a banned caller waits until the ban ends, also if the ban begins during the wait. A ban
+//     that begins after a turn was reserved does not take away the turn.
 //   - Waiting does not count as an attempt. An ElasticWindow, a SlidingWindow with CountRefused and
 //     a BanPolicy count a refusal only if Wait returns it before ctx ends.
-//   - If the store fails, all callers that wait for the same user and action ask it at once.
+//   - If the store fails, all callers that wait for the same user and action stop waiting for a
+//     turn, and ask the store at once.
 //   - The deadline does not cut short a call of the store that has begun, and the answer counts. So
 //     Wait may return after the deadline, by about the store's timeout.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
@@ -105,9 +107,9 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	return w.wait(ctx)
 }
 
-// A queueKey names a queue: callers with the same subjects are in one queue. The limits are a part of
-// the key, as in [SameLimits]. So callers of a limiter without a ban policy, for example, do not wait
-// behind a banned user.
+// A queueKey names a queue: callers with the same subjects are in one queue. The address of the
+// limits is a part of the key. So a limiter with a ban policy and the same limiter without one have
+// separate queues, and nobody waits behind a banned caller of the other limiter.
 type queueKey struct {
 	limits       *Limit // the first one
 	user, action string
@@ -216,8 +218,9 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 }
 
 // rarer slows down a waiter whose turn other processes take again and again. The waiter pauses for
-// a 16th of the time for which it has asked: after a minute for about 4 s, and after an hour for 4
-// minutes. So many processes that wait for a busy limit do not load the store.
+// at least a 16th of the time for which it has asked: after a minute for about 4 s, and after an
+// hour for about 4 minutes. But it does not lengthen a pause beyond half of its time left. So many
+// processes that wait for a busy limit do not load the store.
 const rarer = 16
 
 // slotEvery is how often the first waiter asks for a slot that another process may have released.
@@ -270,8 +273,8 @@ func (w *waiter) warn(d Decision) {
 }
 
 // attempt asks the store for the action. It may reserve a turn up to ahead microseconds in advance.
-// Waiting does not count as an attempt, so a refusal is recorded only if the action does not pass
-// in time. Then the error is ErrRefused.
+// If the action cannot pass in time, the error matches ErrRefused. Waiting does not count as an
+// attempt, so a refusal is recorded only in this case.
 func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	var d Decision
 	ask := machine.Ask{Ahead: ahead}
@@ -290,9 +293,9 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	return d, noTurn(&d)
 }
 
-// ask asks the store. If ctx's deadline ends during the call, the store may answer for another
-// fairTime, and the answer counts. Otherwise the store could charge a caller that has left. If ctx
-// is canceled, the call ends at once.
+// ask asks the store. If the deadline of ctx passes during the call, the store has another fairTime
+// to answer, and the answer counts. Without this time, the store could charge a caller that has
+// left. If ctx is canceled, the call ends at once.
 func (w *waiter) ask(ctx context.Context, ask machine.Ask, d *Decision) error {
 	end, ends := ctx.Deadline()
 	if !ends {
@@ -322,9 +325,10 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	return w.askLast(ctx, time.Microsecond) // it is not known when its turn comes
 }
 
-// askLast asks a last time, and ends the call of a waiter whose turn comes too late. The argument
-// after is the earliest time until that turn. If the context has not ended, the action passes if
-// there is room, or its refusal is recorded. If it has ended, askLast only looks at the state.
+// askLast asks a last time, and ends the call of a waiter whose turn comes too late. If the context
+// has not ended, the action passes if there is room. Otherwise the refusal may be recorded. If the
+// context has ended, askLast only reads the state, and the action does not pass. The RetryAfter of
+// a refusal is at least the argument after.
 func (w *waiter) askLast(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(&w.ticket)
 	ask := machine.Ask{}

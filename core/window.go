@@ -44,10 +44,10 @@ func FixedWindow(max int, period time.Duration) Limit {
 }
 
 // ElasticWindow admits at most max actions in a window. Each admitted action moves the end of the
-// window to period from now. So does an attempt that the window refuses, unless the user is banned,
-// the cost is above max, or a caller waits in [Limiter.Wait]. So the window ends only after a
-// period without attempts. A refused attempt does not count as an action. max is from 1 to
-// 1,000,000,000.
+// window to period from now. An attempt that the window refuses moves the end too. There are three
+// exceptions: the user is banned, the cost is above max, or a call of [Limiter.Wait] asks and goes
+// on waiting. So the window ends only after a period without attempts. A refused attempt does not
+// count as an action. max is from 1 to 1,000,000,000.
 //
 // The algorithm is a counter (INCR) whose expiry is set again at each attempt (EXPIRE).
 func ElasticWindow(max int, period time.Duration) Limit {
@@ -55,9 +55,9 @@ func ElasticWindow(max int, period time.Duration) Limit {
 }
 
 // CountRefused makes a SlidingWindow also record the attempts that it refuses, as the sorted-set
-// recipe does. The exceptions are those of [ElasticWindow]. So a user who keeps trying stays
-// refused. The limit keeps the newest max entries. It is a separate kind of limit, and shares no
-// state with a SlidingWindow without CountRefused.
+// recipe does. The three exceptions of [ElasticWindow] hold here too. So a user who keeps trying
+// stays refused. The limit keeps the newest max entries. It is a separate kind of limit, and shares
+// no state with a SlidingWindow without CountRefused.
 func (l Limit) CountRefused() Limit {
 	l.mods |= modRefused
 	if l.kind == machine.KindSlidingWindow {
