@@ -131,11 +131,11 @@
 //   - The handler panics with http.ErrAbortHandler.
 //
 // If the client has left, FinalCost gets the status 499, because the client may have caused what
-// the handler answers, such as the 502 of a proxy. There are two exceptions:
+// the handler answers, such as the 502 of a proxy. In two cases FinalCost gets the handler's status
+// instead:
 //
-//   - If the handler answered with a status below 400 before the client left, FinalCost gets that
-//     status.
-//   - If the handler answers with a status of 4xx, FinalCost gets this status.
+//   - The handler had answered with a status below 400 before the client left.
+//   - The handler answers 4xx.
 //
 // If the handler panics with another value than http.ErrAbortHandler, the status counts as 500,
 // unless the response had begun. The cost charged on entry stays if the handler took over the

@@ -123,9 +123,9 @@ type Config struct {
 	//	}
 	//
 	// If the client has left, nothing is refunded, and FinalCost gets the status 499. There are two
-	// exceptions. If the handler answers with a status of 4xx, FinalCost gets this status. If the
-	// handler answered with a status below 400 before the client left, FinalCost gets that status.
-	// So for 499 return the cost of a request whose client did not wait for success.
+	// exceptions from 499: if the handler answers 4xx, or had answered with a status below 400
+	// before the client left, FinalCost gets the handler's status. So for 499 return the cost of a
+	// request whose client did not wait for success.
 	//
 	// The limiter does not need core.Refundable. The documentation of the package has all rules,
 	// under "Costs known at the end".
