@@ -21,6 +21,7 @@
 //   - make each route an action: [Route]; for Gin ginlimit.Route, for Echo echolimit.Route
 //   - lock a login after failures: "Logins"
 //   - limit by something else, such as a tenant: "Your own function"
+//   - limit a month, a stream or a fleet: "I want to" of package core
 //
 // A program that swaps user and action usually does not compile, or panics at start-up. But if both
 // functions are your own, or come from an adapter's From, from [First] or from [Join], nothing

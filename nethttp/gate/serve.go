@@ -26,7 +26,11 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	var a attempt // a literal would be copied
 	a.adapter, a.policies[0], a.limiter, a.cost = g.name, g.policy, g.subjects[0].Limiter, 1
 	var reused []*slot
-	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a, &reused) {
+	uncounted := !g.config.CountPreflights && preflight(r)
+	if !uncounted {
+		uncounted = g.decide(c, r, &a, &reused)
+	}
+	if uncounted {
 		return g.pass(c, r, &a, new(mark[C]), next)
 	}
 	defer endSlots(reused)
@@ -66,8 +70,8 @@ func preflight(r *http.Request) bool {
 }
 
 // decide asks for the user, the action, the limiter and the cost, and then asks the limiter. It
-// reports whether the request passes without a decision. For reused see charge.
-func (g *Gate[C]) decide(c C, r *http.Request, a *attempt, reused *[]*slot) (skip bool) {
+// reports whether the request passes uncounted, because of Config.Skip. For reused see charge.
+func (g *Gate[C]) decide(c C, r *http.Request, a *attempt, reused *[]*slot) (uncounted bool) {
 	defer a.caught()
 	a.asking = "skip"
 	if f := g.config.Skip; f != nil && f(c) {

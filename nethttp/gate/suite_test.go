@@ -92,16 +92,6 @@ func post(t *testing.T, s *gatetest.Server) (*http.Response, error) {
 	return s.Client().Do(req)
 }
 
-// onEach runs f for every adapter and protocol.
-func onEach(t *testing.T, f func(*testing.T, gatetest.Adapter, *gatetest.Server)) {
-	servers := gatetest.Serve(t)
-	for _, ad := range adapters {
-		for _, s := range servers {
-			t.Run(ad.Name+"/"+s.Proto, func(t *testing.T) { f(t, ad, s) })
-		}
-	}
-}
-
 // pkg is the name of an adapter's package, which starts its messages.
 func pkg(name string) string {
 	name, _, _ = strings.Cut(name, "/")
