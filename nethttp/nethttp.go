@@ -123,7 +123,7 @@ type Config struct {
 	//	}
 	//
 	// If the client has left, nothing is refunded, and FinalCost gets the status 499. There are two
-	// exceptions from 499: if the handler answers 4xx, or had answered with a status below 400
+	// exceptions to 499: if the handler answers 4xx, or had answered with a status below 400
 	// before the client left, FinalCost gets the handler's status. So for 499 return the cost of a
 	// request whose client did not wait for success.
 	//
