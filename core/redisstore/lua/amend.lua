@@ -1,7 +1,7 @@
--- Amends a charge at one instant of this server's clock: gives units back to the limits of the
--- charge, or releases or renews its slots. After a refund there is no more room than if the charge
--- had never happened, except that a bucket with Initial stays started. A missing key and a value
--- that is not a state stay as they are.
+-- This program amends a charge at one instant of this server's clock: it gives units back to the
+-- limits of the charge, or releases or renews the slots of the charge. After a refund there is no
+-- more room than if the charge had never happened, except that a bucket with Initial stays started.
+-- If a key is missing, or its value is not a state, the program leaves the key as it is.
 --
 -- protocol.go says what the arguments and the reply are. take.lua says what the functions of a
 -- machine do.

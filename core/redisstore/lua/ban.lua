@@ -2,16 +2,17 @@
 --
 --   arguments  the length of a manual ban, or 0; Refusals, or 0 if no refusal leads to a ban;
 --              Within; ForgetAfter; the lengths of the bans
---   reply      twice the number of refusals that count, plus 1 if there is no ban; the time until
---              all is forgotten; the time until the ban ends; how many bans have followed each
---              other
+--   reply      twice the number of refusals that count, plus 1 if the charge may pass; the time
+--              until all is forgotten; the time until the ban ends; how many bans there were in a
+--              row, without manual bans
 
 -- A state is "gone last ends level", and then " mark" for each refusal since the last ban. gone is
 -- the instant at which all is forgotten. last is the instant of the last refusal or ban. ends is
--- the end of the last ban. level is how many bans have followed each other. A mark is an instant.
+-- the end of the last ban. level is how many bans there were in a row, without manual bans. A mark
+-- is the instant of a refusal.
 --
--- In Go ends is Until, which is a word of Lua, and marks are Refusals. check removes marks that no
--- longer count. In Go prune does that.
+-- In Go the field ends is called Until, and the field marks is called Refusals. The function check
+-- removes marks that no longer count. In Go the method prune does that.
 
 local call, format, match, max = redis.call, string.format, string.match, math.max
 local state = require 'state'

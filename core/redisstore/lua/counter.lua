@@ -4,11 +4,11 @@
 --              process: the starts of the period before the present one, of the present one, and of
 --              the next two
 --   reply      twice the count of units, plus 1 if the limit has room; the time until the window
---              ends. If nothing counts in a calendar window, it is the time until the present
---              period ends
+--              ends. If nothing counts in a calendar window, the second number is the time until
+--              the present period ends
 --   amend      the units to give back; the period; the end of the window in which they were
---              charged; 1 if the charge opened that window and all of its units are given back, and
---              otherwise 0
+--              charged; 1 if the charge opened that window and all units of the charge are given
+--              back, and otherwise 0
 
 -- In Redis a state is the text "count end", such as "3 1767326645678901". The state of a calendar
 -- window is kept for a second after the end of the window. So if the clock steps back over a
@@ -16,11 +16,11 @@
 
 -- The fields have the names of counter.go, except these:
 --
---   s.ends    the end of the window. In Go it is Expires less linger. If there is no window, the
---             function check sets s.ends to now
+--   s.ends    the end of the window. In Go it is Expires, less what the method linger returns. If
+--             there is no window, the function check sets s.ends to now
 --   s.till    the end of the present period of a calendar window
---   s.stored  the end of the window that Redis has
---   s.width   how many digits the count has in Redis. With s.stored and s.width the function save
+--   s.stored  the end that the state in Redis has
+--   s.width   how many digits the count in Redis has. From s.stored and s.width the function save
 --             finds out how little it needs to write
 
 local call, floor, format, match = redis.call, math.floor, string.format, string.match

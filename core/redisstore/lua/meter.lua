@@ -3,26 +3,26 @@
 
 -- Fields and functions have the names of meter.go, with these differences:
 --
---   burst         the whole of Burst, and burstPart its part
---   debt, part    what is owed at the instant of the run: At, less that instant. It is negative if
---                 it has drained
+--   burst         the whole microseconds of Burst; burstPart is its part
+--   debt, part    the span that is owed: At, less the instant of the run. It is negative if the
+--                 debt has drained
 --   turns, owed   Turns. If that is negative in Go, turns is positive and owed is true
 --   keep, forget  ForgetAfter, and the instant at which the state is forgotten; false if there is
 --                 no ForgetAfter
 --   more          whether the state may be more than a tat. If not, turns, owed, forget and refunds
 --                 are false, and exists is not used
+--   exists        whether there is a state that is not forgotten
 --   after         the debt after a charge; afterPart is its part. check computes both
---   correct       brings only what is in Data to now. check cuts a debt above the quota, if it
---                 reserves no turn
+--   correct       does not cut a debt above the quota. check does that, if turns is false
 
 -- These numbers are sent and replied:
 --
---   arguments  the whole of cost and of burst. If parts > 1 or the bucket has Initial, three
---              numbers follow: parts, the part of cost and the part of burst. If it has Initial,
---              the span of its first debt and ForgetAfter follow
---   reply      twice the whole of the debt, plus 1 if the limit has room. If parts > 1, the part of
---              the debt follows. If the charge may be amended, the number of the last refund
---              follows, or 0 if there is none
+--   arguments  the whole microseconds of cost and of burst. If parts > 1 or the bucket has
+--              Initial, three numbers follow: parts, the part of cost and the part of burst. If
+--              the bucket has Initial, the span of its first debt and ForgetAfter follow
+--   reply      twice the whole microseconds of the debt, plus 1 if the limit has room. If
+--              parts > 1, the part of the debt follows. If the charge may be amended, the number of
+--              the last refund follows, or 0 if there is none
 --   amend      the span to give back; parts; the tat just after the charge, as a span; the span of
 --              burst; the number of the last refund before the charge, or 0 if there was none
 
@@ -87,8 +87,9 @@ local function load(r, key, now, s)
 	if value then parse(r, value, now, s) end
 end
 
--- correct changes a state in two cases: the clock has stepped back since it was written, or a
--- limiter with a longer ForgetAfter wrote it.
+-- correct corrects a state in these cases: the clock has stepped back to before the last charge
+-- above the quota, no refund matters any more, or the state would be forgotten later than
+-- ForgetAfter from now.
 local function correct(r, now, s)
 	local keep, back = r.keep, (s.turns or now) - now
 	if (not s.forget) ~= (not keep) then
@@ -103,8 +104,8 @@ local function correct(r, now, s)
 	end
 end
 
--- exceeds reports whether a span is longer than another one. check and charge call it only if the
--- whole microseconds do not decide that.
+-- exceeds reports whether a span is longer than another span. In their main comparisons, check and
+-- charge first compare whole microseconds, to save the call if the span is shorter.
 local function exceeds(whole, part, than, thanPart) return whole > than or whole == than and part > thanPart end
 
 local function check(r, now, cost, a, s)

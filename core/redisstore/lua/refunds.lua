@@ -5,9 +5,9 @@
 -- The functions valid, till and last read this text without parsing it into a list. If a meter has
 -- no refunds, the text is nil or false.
 --
--- The function amend does what amend of meter.go does. The functions limit and add do what those of
--- refunds.go do, and add also does what push and merge do there. In Go the functions sub, exceeds
--- and ceil are methods of Span.
+-- The function amend does what amend of meter.go does. The functions limit and add do what the
+-- methods limit and add of refunds.go do. The function add also does what the methods push and
+-- merge do. In Go the functions sub, exceeds and ceil are methods of Span.
 
 local format, match = string.format, string.match
 
@@ -50,8 +50,8 @@ local function till(text) return text and match(text, '%d+') + 0 or 0 end
 -- last returns the number of the last refund, or 0 if there is none.
 local function last(text) return text and match(text, ' (%d+) %d+%+?%d*$') + 0 or 0 end
 
--- limit returns the tat up to which a charge may be given back. known is the number of the last
--- refund before the charge, and after is the tat just after the charge.
+-- limit returns the tat up to which a charge may be given back. The argument known is the number of
+-- the last refund before the charge. The argument after is the tat just after the charge.
 local function limit(text, after, known)
 	for _, r in ipairs(list(text)) do
 		if r.number > known then -- the first such refund has the least tat
@@ -61,13 +61,13 @@ local function limit(text, after, known)
 	return after
 end
 
--- add adds a refund at the instant now, and returns the new text. gave is the span that the refund
--- gave back. before and at are the tat before and after it. known is the number of the last refund
--- before the charge.
+-- add adds a refund at the instant now, and returns the new text. The argument gave is the span
+-- that the refund gave back. The arguments before and at are the tat just before and just after the
+-- refund. The argument known is the number of the last refund before the charge.
 --
--- The new refund replaces earlier refunds whose tat is not lower than its own. If its tat is past,
--- it replaces all earlier refunds. If there are nine refunds, the two with the nearest tats become
--- one, which has the lower tat.
+-- If an earlier refund has the same tat as the new refund or a higher tat, the new refund replaces
+-- it. If the tat of the new refund is past, the new refund replaces all earlier refunds. If there
+-- are then nine refunds, the two with the nearest tats become one, which has the lower tat.
 local function add(text, at, gave, before, known, parts, now)
 	local kept = {}
 	local function push(number, at)
