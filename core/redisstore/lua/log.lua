@@ -1,7 +1,7 @@
 -- The log of a sliding window: a sorted set. The score of an entry is its instant. The member is a
 -- unique number, followed by r if the action was refused. trail.lua says what the functions do, and
--- what the fields of s are. s.id is the number of the newest entry. s.ids are the numbers of added
--- entries that are slots.
+-- what the fields of s are. The field s.id is the number of the newest entry. The field s.ids has
+-- the numbers of the added entries, if they are slots.
 
 local call = redis.call
 local state = require 'state'
@@ -40,9 +40,9 @@ function log.expire(r, s, entries)
 	end
 end
 
--- remove first removes admitted actions of the instant, and then refused attempts. The action
--- itself may be missing, because a limit with a lower max has displaced it by refused attempts.
--- memorystore cannot tell the two apart.
+-- remove first removes admitted actions of the instant made. If these are fewer than units, it also
+-- removes refused attempts of that instant. A limit with a lower max may have replaced admitted
+-- actions by refused attempts. memorystore does not know which entries are refused attempts.
 function log.remove(r, made, units, s)
 	local members = call('ZRANGE', s.key, int(made), int(made), 'BYSCORE')
 	local entries = call('ZCOUNT', s.key, '-inf', '+inf')

@@ -1,24 +1,24 @@
 -- The queue of a moving window: a string of instants, oldest first. An instant takes 7 bytes, the
--- highest byte first. trail.lua says what the functions do, and what the fields of s are. In Go
--- queue.go keeps blocks in memory, and has none of the functions here.
+-- highest byte first. trail.lua says what the functions do, and what the fields of s are. In Go the
+-- queue is in blocks of memory: see queue.go.
 
--- Up to 32 instants are a list: the string has nothing else, and each save writes it anew. More
--- instants are in a ring: a header of 56 bytes, and then cap places. The i-th instant is in place
--- (head + i) % cap. The oldest instant is the 0th. What the other places hold means nothing. The
--- header is text, and is filled up with spaces:
+-- The string is a list or a ring. A list is up to 32 instants and nothing else, and each save
+-- writes it anew. If there are more instants, the string becomes a ring: a header of 56 bytes, and
+-- then cap places. The i-th instant is in place (head + i) % cap. The oldest instant is the 0th.
+-- The bytes in the other places mean nothing. The header is text, and is filled up with spaces:
 --
 --   "back newest head n"
 --
 -- newest is the newest instant. n is how many instants there are. back is how far the clock has
--- stepped back since the instants were written: it must be subtracted from the instants in the
+-- stepped back since the instants were written. The code subtracts back from the instants in the
 -- places. So if the clock steps back, only the header is written.
 
 -- s has the fields back, newest, head, n and cap for a list too. s.start says where the places
--- begin in the string, which is 0 for a list. s.text is the beginning of the string as load has
--- read it, or '' if the string has changed since.
+-- begin in the string, which is 0 for a list. s.text is the beginning of the string, or '' if the
+-- beginning is not known.
 
--- In this example a list has at most 2 instants, and the window has 5 of them. A to G are instants.
--- A dot is a place that is not used:
+-- In this example a list has at most 2 instants, and max is 5. A to G are instants. A dot is a
+-- place that is not used:
 --
 --   A B                      a list
 --   0 C 0 3 | A B C . .      an action at C: a ring of 5 places
@@ -29,9 +29,9 @@
 --   9 G 2 4 | F B C E F      an action at G, after the clock has stepped back by 9, where G is F-9.
 --                            C, E and F stand for C-9, E-9 and F-9 now, so G is written as F
 
--- A ring that has no room is written anew with more places, if it is short. Redis gives a string
--- that is written as a whole no more memory than it needs, and a string that grows up to 1 MB more.
--- To write a long string anew would delay all users. Therefore a ring with inPlace places or more
+-- If a short ring has no room, it is written anew with more places. Redis then gives the string no
+-- more memory than it needs. If a string grows in place, Redis gives it up to 1 MB more. But to
+-- write a long string anew would delay all users. Therefore a ring with inPlace places or more
 -- grows in place.
 
 local call, byte, floor, min, sub = redis.call, string.byte, math.floor, math.min, string.sub
@@ -114,8 +114,8 @@ end
 
 function ring.fromNewest(s, i) return i < s.n and instant(s, s.n - 1 - i) or nil end
 
--- later returns the index of the first instant from low on that is later than at. Usually it is
--- near low, so the search doubles its step.
+-- later searches from the index low on, and returns the index of the first instant that is later
+-- than the instant at. Usually that instant is near low, so the search doubles its step.
 local function later(s, at, low)
 	local high, step = low, 1
 	while high < s.n and instant(s, high) <= at do
@@ -185,16 +185,17 @@ local function rep(text, n)
 	return result
 end
 
--- capacity returns how many places a ring of n instants gets. It has places to grow: up to max, or,
--- if it has more instants than that, up to most.
+-- capacity returns how many places a ring of n instants gets. Some places are for further instants.
+-- Usually a ring gets at most r.max places. If it has more instants than r.max, it usually gets at
+-- most s.most places.
 local function capacity(r, s, n)
 	local roomy = n < 1024 and n * 2 + 6 or floor(n * 9 / 8)
 	return math.max(n, min(n > r.max and s.most or r.max, roomy))
 end
 
--- grow adds places at the end of the string. If the instants go past the old end and on at the
--- first place, those before the old end move to the new end. The last of them move first, so that
--- none is overwritten before it has moved.
+-- grow adds places at the end of the string. The instants may reach the old end of the string, and
+-- continue at the first place. Then the instants before the old end move to the new end. The last
+-- instants move first, so that no instant is overwritten before it has moved.
 local function grow(s, cap)
 	local more, before = cap - s.cap, s.n > 0 and beforeEnd(s, 0, s.n) or 0
 	call('SETRANGE', s.key, int(headerSize + width * cap - 1), '\0')
@@ -207,7 +208,8 @@ local function grow(s, cap)
 	s.cap = cap
 end
 
--- add puts units of the instant now after the other instants. The ring has room for them.
+-- add puts the instant now after the other instants, as often as units says. The ring has room for
+-- them.
 local function add(r, now, units, s)
 	local one = rep(encode(now + s.back), min(units, piece))
 	while units > 0 do
@@ -218,8 +220,8 @@ local function add(r, now, units, s)
 	saveHeader(r, s)
 end
 
--- writeRing writes a ring anew, with units of the instant now. A long ring first gets only the
--- places of the instants that it has, and then grows in place.
+-- writeRing writes a ring anew, and adds the instant now as often as units says. A long ring first
+-- gets only the places of the instants that it has, and then grows in place.
 local function writeRing(r, now, units, s)
 	local kept, cap = read(s, 0, s.n), capacity(r, s, s.n + units)
 	s.start, s.head, s.cap = headerSize, 0, s.n
@@ -235,9 +237,10 @@ local function writeRing(r, now, units, s)
 	add(r, now, units, s)
 end
 
--- save drops the instants that are not live, and adds those of now. It writes the string anew if it
--- is a list, if the ring is empty, or if the ring is not long and has no room or uses few of its
--- places. Otherwise it changes the ring in place.
+-- save drops the instants that are not live, and adds the instant now, s.added times. A list or an
+-- empty ring is written anew. A ring that has no room is also written anew, if it has fewer than
+-- inPlace places. A ring that uses few of its places is also written anew, if it then has fewer
+-- than inPlace instants. All other rings change in place.
 function ring.save(r, now, s, stored)
 	local units, need = s.added, stored + s.added
 	if s.n > stored then

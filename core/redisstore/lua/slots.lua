@@ -2,13 +2,13 @@
 -- slot, which does not change. The score is the instant of the charge or of the last renewal. The
 -- slots of one charge have numbers in a row, from the number of the charge on.
 --
--- The client has chosen the number of the charge at random. So it can release the slots even if it
--- got no reply, and a repeated release or renewal practically never finds the slot of another
--- action.
+-- The client has chosen the number of the charge at random. So the client can release the slots
+-- even if it got no reply, and a repeated release or renewal practically never finds the slot of
+-- another action.
 --
--- These slots use the functions and fields of trail.lua. In Go slots.go has its own. Two more
--- fields are s.ids, the numbers of the slots that were added, for save, and s.first, the first slot
--- of the last charge.
+-- Slots use functions and fields of trail.lua. In Go slots do not use trail.go. Slots have two more
+-- fields. s.ids has the numbers of the slots that were added, which save needs. s.first is the
+-- first slot of the last charge, or false if that charge took none.
 
 -- These numbers are sent and replied:
 --

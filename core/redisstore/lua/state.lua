@@ -1,6 +1,6 @@
--- What the machines have in common. A script makes this module in each run, which costs 6 % of a
--- charge. Therefore meter.lua and counter.lua require it only where they seldom need it, and write
--- an expiry themselves.
+-- This module has what the machines have in common. A script that requires this module makes it in
+-- each run, which costs 6 % of a charge. Therefore meter.lua and counter.lua require it only for
+-- some charges. They do not use its function expiry.
 
 local format = string.format
 

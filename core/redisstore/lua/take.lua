@@ -1,16 +1,17 @@
--- Decides charges one after the other, all at one instant of this server's clock. All subjects of a
--- charge pass, or none does. Numbers are integers below 2^53: microseconds since 1970, counts,
--- parts of a microsecond.
+-- This program decides charges one after the other, all at one instant of this server's clock. All
+-- subjects of a charge pass, or none of them passes. Numbers are integers below 2^53: microseconds
+-- since 1970, counts, parts of a microsecond.
 --
 -- protocol.go says what the keys, the arguments and the reply are.
 
 -- decide does for all charges what Check and Commit do in Go for one charge. It loads and checks
--- the limits of a charge. If they have room, it charges them, unless the charge is a peek. If they
--- do not, each of them may record the refusal. Then it replies the reading of each limit, and saves
--- each state that has changed. If a charge is repeated, its states are loaded before the first time
--- and saved after the last time.
+-- the limits of a charge. If the limits have room, it charges them, unless the charge is a peek. If
+-- a limit has no room, limits may record the refusal. Then decide replies the reading of each
+-- limit, and saves each state that has changed. If a charge is repeated, its states are loaded
+-- before the first time and saved after the last time.
 
--- The functions of a machine do what they do in Go. Arguments of both are in the same order:
+-- Most functions of a machine do what the methods of the same names do in Go, and have their
+-- arguments in the same order:
 --
 --   r     the rule: what a word says of a limit, except for its cost
 --   now   the instant of the run
@@ -20,16 +21,16 @@
 --   s     the entry: the state, fits and dirty. A function changes it. In Go it returns another
 --         state
 --
--- A function of the library keeps a and s with the word until the next run. load then sets all
--- fields of the state anew. No function sets a field of s to nil, because the table would then
--- shrink and grow.
+-- If the program runs as a function of the library, it may keep a and s for later runs with the
+-- same word. In each run load sets all fields of the state anew. No function sets a field of s to
+-- nil, because Lua may have to enlarge the table when the field is set again.
 
 -- The functions of a machine have these arguments:
 --
 --   args(kind, first, second, third, rest)
 --       returns s, with r in s.rule and the cost in s.cost. It gets the numbers that args of
---       forms.go has sent: the first three as text, each "" if there are fewer, and all others in
---       one text
+--       forms.go has sent. Each of the first three is a text, or "" if there are fewer numbers. All
+--       others are in the text rest
 --   load(r, key, now, s)
 --   check(r, now, cost, a, s)
 --       returns whether the rule has room
@@ -40,23 +41,24 @@
 --   read(r, now, cost, s, reply, last, amendable)
 --       appends to the reply, and returns its new length
 --   amendArgs(kind, made, ...)
---       returns r, t and a, of the numbers that amendArgs of forms.go has sent. t is Taken in Go.
---       made is the instant of the charge. a is how many units are given back, or of a meter how
---       much time; of slots whether they are renewed
+--       makes r, t and a of the numbers that amendArgs of forms.go has sent, and returns them. t is
+--       Taken in Go. made is the instant of the charge. a is how many units are given back. For a
+--       meter a is how much time is given back, and for slots a is whether they are renewed
 --   amend(r, now, t, a, s, key)
 --       saves s too
 --   save(r, key, now, s)
 --
--- parse sets s.machine, r.shadow and r.failures, for which args has made the fields. A script
--- parses in each run. Therefore it makes few tables, and lets none grow after it has made it.
+-- The function args makes the fields s.machine, r.shadow and r.failures, and the function parse
+-- sets them. A script parses in each run. Therefore it makes few tables, and most of them do not
+-- grow.
 
 local clock = require 'clock'
 local parsed, known = {}, 0 -- what parse has returned for each word, up to 1,000 of them, and how many they are
 
--- parse reads a word. It returns the ask, which has an entry for each limit. first says which
--- entries are the first of a further subject. takes says whether the charge may take slots. why
--- says whether it matters which limits have no room: it does if a limit records refusals or is a
--- shadow.
+-- parse reads a word. It returns the ask, which has an entry for each limit. The field first of the
+-- ask says which entries are the first of a further subject. The field takes says whether the
+-- charge may take slots. The field why is true if a limit records refusals or is a shadow. Only
+-- then decide needs to know which limits have no room.
 local function parse(word)
 	local mode, patient, ahead, at = string.match(word, '^(%l)(%??):?(%d*)()')
 	local n, entries, first, takes, why = 0, {false}, false, false, false
@@ -85,8 +87,10 @@ local function parse(word)
 	return ask
 end
 
--- lacking says whether these limits of a subject have no room: a shadow limit, a limit other than
--- InFlight, and a ban policy. The first limit of the subject is the i-th of the charge.
+-- lacking returns three booleans about the limits of a subject. short says whether a shadow limit
+-- has no room. limited says whether an enforced limit that is neither an InFlight nor a ban policy
+-- has no room. banned says whether an enforced ban policy refuses. The first limit of the subject
+-- is the i-th of the charge.
 local function lacking(ask, i)
 	local short, limited, banned = false, false, false
 	repeat
@@ -105,9 +109,9 @@ local function lacking(ask, i)
 	return short, limited, banned
 end
 
--- records reports whether a rule records that it has no room for the charge. It has the conditions
--- of records in Go and those of Rule.Refuse. During a ban no rule records. A ban policy records if
--- an enforced limit of its subject other than InFlight has refused.
+-- records reports whether a rule records that it has no room for the charge. In Go these conditions
+-- are in the function records and in Rule.Refuse. While the user is banned, no rule records. A ban
+-- policy records only if another enforced limit of its subject, which is no InFlight, has no room.
 local function records(r, s, ask, passes, limited, banned)
 	if banned or r.bans and not limited or not r.bans and s.fits then
 		return false
@@ -115,8 +119,9 @@ local function records(r, s, ask, passes, limited, banned)
 	return r.keep or r.records and (passes or not ask.patient)
 end
 
--- decide decides the charges that have not been decided yet. done says how many those are. If there
--- is only one charge, done is nil: a table for each run would cost 4 % of a charge.
+-- decide decides the charges that have not been decided yet. The table done says how many charges,
+-- keys and numbers of the reply are done. If there is only one charge, done is nil, because a table
+-- for each run would cost 4 % of a charge.
 local function decide(keys, args, words, repeats, slots, now, reply, done)
 	local number, before, size = 0, 0, 0
 	if done then
@@ -195,8 +200,8 @@ local function fail(problem, args, words, repeats, reply, done)
 	if done then
 		done.charges, done.keys, done.replied = number, done.keys + ask.n, #reply
 	end
-	-- A replica has written nothing. The client then leaves it. Redis 6.2 puts the line number
-	-- before the error.
+	-- If this server is a replica, it has written nothing, and the client should leave it. So the
+	-- whole command fails. Redis 6.2 puts the line number before the error.
 	return string.match(problem, '^!(READONLY.*)') or string.match(problem, '^!@[^-]*%-(READONLY.*)')
 end
 

@@ -1,9 +1,9 @@
 -- Sliding windows, which keep a log, and moving windows, which keep a ring. The slots of InFlight
 -- are entries of a log too.
 --
--- In Go a charge changes the queue at once. Here the queue is in Redis. Charges count what they
--- add, and save writes that after the last of the charges that are repeated. All that they add has
--- one instant, so a charge needs only these fields of s:
+-- In Go a charge changes the queue at once. Here the queue is in Redis. A charge only counts the
+-- entries that it adds. After the charge, or after the last of its repetitions, save writes these
+-- entries. They all have the instant of the run, so a charge needs only these fields of s:
 --
 --   newest    the newest entry in Redis, or false
 --   behind    how far the clock has stepped back, as in Go. save moves the entries back
@@ -11,24 +11,25 @@
 --             them takes a command. Only trail.lua uses it
 --   added     how many entries have been added since they were loaded, all of them at the instant
 --             of the run
---   admitted  how many of the added entries are admitted actions. They come first. The others are
---             refused attempts
+--   admitted  how many of the added entries are admitted actions. save writes them first. The other
+--             added entries are refused attempts
 --   most      how many entries may count: max, or what a forced charge may leave
 --   wait      the wait that read replies. It is kept, because to compute it takes a command
 --
--- Each file sets its own fields of s. newest and key are set by the queue, and id by log.lua. ids
--- and first are set by slots.lua, and ids is read by log.lua too. The other fields of a ring are
--- those of ring.lua.
+-- The queue also sets s.newest and s.key. In a log, log.lua sets s.id. For slots, slots.lua sets
+-- s.ids and s.first, and log.lua reads s.ids too. ring.lua sets the other fields of a ring.
 
 -- The queue is log.lua or ring.lua. Both have these functions:
 --
 --   load(s, key)               sets key, which the other functions use, and newest
---   fromNewest(s, i)           returns the i-th entry counted from the newest, which is the 0th;
---                              nil if there is none. In Go at counts from the oldest
---   live(s, after)             returns how many entries are later than an instant
---   remove(r, made, units, s)  removes entries of the instant made. In Go amend finds them
---   save(r, now, s, stored)    does what shift, push and drop do in Go. stored of the entries in
---                              Redis are live
+--   fromNewest(s, i)           returns the i-th entry counted from the newest, which is the 0th. If
+--                              there is none, it returns nil. In Go the method at counts from the
+--                              oldest
+--   live(s, after)             returns how many entries are later than the instant after
+--   remove(r, made, units, s)  removes entries of the instant made. In Go the method amend finds
+--                              these entries
+--   save(r, now, s, stored)    does what the methods shift, push and drop do in Go. The argument
+--                              stored is how many entries in Redis are live
 
 -- These numbers are sent and replied:
 --
@@ -56,8 +57,9 @@ local function load(r, key, now, s)
 	s.added, s.admitted, s.stored, s.most, s.dirty = 0, 0, not s.newest and 0, r.max, s.behind > 0
 end
 
--- wait returns how long it takes until a cost has room, as free does in Go. It reads one entry
--- only: the newest of those that must leave the window first.
+-- wait returns how long it takes until a cost has room. It reads at most one entry: the newest of
+-- those that must leave the window first. In Go the method free computes the instant at which a
+-- cost has room.
 local function wait(r, now, cost, s)
 	local last = r.max - cost -- counted from the newest
 	if last < s.added then return r.period end
@@ -71,9 +73,9 @@ local function stored(r, now, s)
 	return s.stored
 end
 
--- live returns how many entries count. If refusals are recorded too, only the newest max entries
--- count. More of them count if a limiter with a higher max, or a charge above the quota, has
--- written them.
+-- live returns how many entries count. If refusals are recorded too, usually only the newest max
+-- entries count. More entries count if a limiter with a higher max, or a charge above the quota,
+-- has written them.
 local function live(r, now, s)
 	local kept = stored(r, now, s)
 	return min(kept + s.added, max(r.max, kept + s.admitted))
