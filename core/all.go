@@ -26,7 +26,7 @@ import (
 //     records a refusal.
 //   - If one of the limiters is [Refundable], [Limiter.Refund] of any of the limiters gives back
 //     the charges of all subjects.
-//   - All limiters must have one store: see [Limiter.SharesStore]. No two subjects may share a
+//   - All limiters must have the same store: see [Limiter.SharesStore]. No two subjects may share a
 //     state. Otherwise the error matches [ErrConfig]. The other errors are those of
 //     [Limiter.AllowN].
 //

@@ -52,8 +52,8 @@ type BanPolicy struct {
 	// long as the last one. There are from 1 to 16 lengths, each from 1 ms to 365 days.
 	Bans []time.Duration
 
-	// ForgetAfter is how long a user must have no refusal and no ban before the user's next ban is
-	// a first ban again. It is from 1 ms to 365 days. 0 means 24 h.
+	// If a user has had no refusal and no ban for the time ForgetAfter, the user's next ban is a first
+	// ban again. ForgetAfter is from 1 ms to 365 days. 0 means 24 h.
 	ForgetAfter time.Duration
 
 	// PerUser counts the refusals of all of a user's actions together. A ban then holds for all

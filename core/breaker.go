@@ -121,8 +121,8 @@ const (
 	keyError // the store has answered with an ErrKey
 )
 
-// judge returns the verdict of a call. short says that the call's deadline gives the store less
-// than fairTime.
+// judge returns the verdict of a call. The argument short is true if the call's deadline gives the
+// store less than fairTime.
 func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 	end, _ := ctx.Deadline()
 	switch {

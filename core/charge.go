@@ -35,8 +35,9 @@ type Terms struct {
 	// new slice for the next charge.
 	Limits []Limit
 
-	// Ask says what the charge may change. It holds for all limits. If Ahead is set, Receipt is set
-	// too, and one limit is enforced. If Ban is set, Limits has only the limit of the ban policy.
+	// Ask says what the charge may change. It holds for all limits. If Ask.Ahead is set, Receipt is
+	// set too, and exactly one limit is enforced. If Ask.Ban is set, Limits has only the limit of the
+	// ban policy.
 	machine.Ask
 
 	// Receipt asks the store for a [Record].
@@ -125,9 +126,9 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	}
 }
 
-// Commit decides about the entries that [Charge.Check] has brought to now, and fills in d. passes
-// is the result of Check. The Decision at d must be zero. If the charge asks for a receipt, Commit
-// returns a [Record].
+// Commit decides about the entries that [Charge.Check] has brought to now, and writes the decision
+// to d. The argument passes is the result of Check. The Decision at d must be zero. If the charge
+// asks for a receipt, Commit returns a [Record].
 //
 //   - If the charge passes, and is no Peek, Commit charges it to all enforced limits. If all shadow
 //     limits of a subject have room, Commit also charges it to them. [machine.Rule.Charge] lists

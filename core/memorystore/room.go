@@ -253,8 +253,8 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	return wait
 }
 
-// noRoom returns the refusal of a charge for which the store has no room. lacks is the ref whose
-// key has no place.
+// noRoom returns the refusal of a charge for which the store has no room. The argument lacks is the
+// ref whose key has no place.
 func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
 	return core.Decision{
