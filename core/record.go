@@ -17,7 +17,7 @@ import (
 // A Record is for authors of stores. It says what a store has decided about a charge. A store
 // returns a record if [Terms].Receipt is set. [Charge.Commit] and [Charge.Answer] make it. If the
 // store has charged the action, the limiter keeps the record, so that the charge can be amended. A
-// store must not return one record twice.
+// store must not return the same record twice.
 type Record struct {
 	Charge                     // the charge that the store has got, which a decorator may have changed
 	At       int64             // the instant of the decision, in microseconds on the store's clock

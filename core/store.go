@@ -16,9 +16,10 @@ import (
 // A Store decides charges atomically and owns the clock. A [Limiter] calls it with a context that
 // is not done and a charge that is valid.
 //
-// Take decides one charge: all of its limits agree and are charged, or none is charged. Take does
-// so in one atomic step, at one instant of the store's clock. The instant is a positive number of
-// microseconds. Usually a store does this inside a lock or a transaction:
+// Take decides one charge. If all of its limits have room, apart from shadow limits, Take charges
+// them. Otherwise it charges none of them. Take does so in one atomic step, at one instant of the
+// store's clock. The instant is a positive number of microseconds. Usually a store does this inside
+// a lock or a transaction:
 //  1. It reads the clock, and loads the states of the limits.
 //  2. It calls [Charge.Check] and then [Charge.Commit].
 //  3. It writes back the states that have changed.
@@ -94,7 +95,7 @@ type Unwrapper interface {
 
 // A WaitWatcher is for authors of decorators. Waiting is called when a call of [Limiter.Wait] joins
 // the callers that wait, before it asks the store. Wait asks the store with the context that
-// Waiting returns. When Wait returns, it calls end with its results.
+// Waiting returns. When Wait returns, it calls end with the results of Wait.
 type WaitWatcher interface {
 	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
 }

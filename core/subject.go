@@ -16,11 +16,11 @@ type Subject struct {
 	cost         int
 }
 
-// For returns the subject of user and action, for [All]. The action costs one unit: see
-// [Subject.Cost].
+// For returns the subject of user and action, for [All]. The action costs one unit. [Subject.Cost]
+// sets another cost.
 func (l *Limiter) For(user, action string) Subject { return Subject{l, user, action, 1} }
 
-// Cost returns the subject with an action that costs n units: see [Limiter.AllowN].
+// Cost returns a copy of the subject whose action costs n units: see [Limiter.AllowN].
 func (s Subject) Cost(n int) Subject {
 	s.cost = n
 	return s

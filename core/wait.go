@@ -75,10 +75,10 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 	return WaitAll(ctx, longestWait, Subject{l, user, action, n})
 }
 
-// WaitAll is [Limiter.Wait] for one or more subjects: it blocks until [All] allows. It blocks for
-// at most the duration most, and at most 365 days. If the turn does not come in that time, the
-// error is [ErrRefused]. Callers that wait for the same subjects in the same order take turns. With
-// several subjects no turn is reserved.
+// WaitAll is [Limiter.Wait] for one or more subjects: it blocks until [All] allows the actions. It
+// blocks for at most the duration most, and for at most 365 days. If the turn does not come in that
+// time, the error is [ErrRefused]. Callers that wait for the same subjects in the same order take
+// turns. With several subjects no turn is reserved.
 func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
@@ -227,7 +227,7 @@ const rarer = 16
 const slotEvery = 250 * time.Millisecond
 
 // handover is how long before its turn a waiter lets the next one ask. This hides the delay of a
-// distant store. It is short, so that little is reserved if the waiters leave together.
+// distant store. handover is short, so that little is reserved if the waiters leave together.
 const handover = 10 * time.Millisecond
 
 // awaitTurn waits until the turn comes that the first waiter has reserved. If nothing was reserved,

@@ -54,8 +54,8 @@ type ticket struct {
 	called bool // the caller was called, and does not wait again yet
 }
 
-// A call tells a waiting caller to ask the store: it is the first caller now, or its turn comes too
-// late, or there may be room for it.
+// A call tells a waiting caller to ask the store, for one of three reasons: the caller is the first
+// one now, its turn comes too late, or there may be room for it.
 type call struct {
 	first bool
 	late  time.Time // the turn that comes too late, or zero

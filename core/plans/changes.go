@@ -75,8 +75,8 @@ func (c Change) String() string {
 	return b.String()
 }
 
-// inLog formats changes for the log. It shortens long changes, and leaves out all but the first
-// ones.
+// inLog formats changes for the log. It shortens long changes, and leaves out the changes after the
+// first ten.
 func inLog(changes []Change) string {
 	const most, longest = 10, 200
 	var texts []string
