@@ -15,7 +15,8 @@ import (
 //   - A call of [Limiter.Ban] is an Observation whose only limit is the ban policy's.
 //   - A call of [Limiter.Wait] is an Observation for each time that it asks the store.
 //   - A call of [All] is one Observation with Subjects. If the store decides about one subject
-//     after the other, it is one Observation for each of these decisions.
+//     after the other, there is one Observation for each time that the store is asked: a Peek of
+//     each subject, and then a charge of each subject until one is refused.
 //   - Calls of Refund, Settle, Release, Renew and Reset are not shown.
 type Observation struct {
 	User      string        // for a call of All, the user of the subject that the decision is about

@@ -18,8 +18,8 @@
 // through the middleware. A Wait is one decision even if it asks the store several times.
 //
 // A call of core.All is one decision, of the subject that core.Decision.Subject names. If the store
-// is asked about one subject after the other, each answer is a decision, even if its charge is
-// given back.
+// decides about one subject after the other, each charge and each refusal is a decision, even if
+// the charge is given back.
 //
 // These are not counted: Peek, Status, a cost of 0, Surcharge, Refund, Settle, Release, Renew,
 // Reset, Ban and Unban. A call without a decision is not counted if its caller canceled the
