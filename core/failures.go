@@ -35,9 +35,10 @@ import (
 //     client can cause an error, for example by disconnecting while its password is checked.
 //   - While n failures count in the limit with the smallest quota, all attempts are refused. These
 //     refusals count towards a [BanPolicy].
-//   - At most n attempts are in progress at the same time. If an attempt is refused only because of
-//     other attempts in progress, Reason is [ReasonInFlight], and the attempt may be tried again
-//     soon. Such a refusal does not count towards a BanPolicy.
+//   - At most n attempts are in progress at the same time, not counting those that outlast their
+//     lease. If an attempt is refused only because of other attempts in progress, Reason is
+//     [ReasonInFlight], and the attempt may be tried again soon. Such a refusal does not count
+//     towards a BanPolicy.
 //   - If many wrong guesses come at the same time, fewer than 2n of them are checked. Each check
 //     must have ended when Release is called.
 //

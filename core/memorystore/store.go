@@ -63,8 +63,8 @@ var (
 
 // New makes a store. opts may be nil. It panics if an option is out of bounds. Make a store once,
 // at start-up. A store that is made for every request limits no user. If a program makes and drops
-// a hundred stores in an hour, the log says so once (code "store-dropped"). Stores with a Clock do
-// not count.
+// hundreds of stores in an hour, the log says so once (code "store-dropped"). Stores with a Clock
+// do not count.
 func New(opts *Options) *Store {
 	clock, first, own := time.Now, int64(1), opts == nil || opts.Clock == nil
 	if !own {
