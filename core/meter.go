@@ -63,9 +63,9 @@ func (l Limit) Initial(n int) Limit {
 //
 // Limiters with different ForgetAfter may share a bucket. Then the ForgetAfter of the limiter that
 // admitted last counts. If a limiter with a shorter ForgetAfter decides later, even by a refusal,
-// the bucket is forgotten at most that time after the decision. This does not hold if
-// [Limiter.Wait] reserved the turn of the last action, or if that action left a debt above the
-// capacity.
+// the bucket is forgotten when the shorter time has passed since that decision, or earlier. This
+// does not hold if [Limiter.Wait] reserved the turn of the last action, or if that action left a
+// debt above the capacity.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d

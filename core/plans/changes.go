@@ -34,9 +34,9 @@ type Change struct {
 	Users int `json:"users,omitempty"`
 
 	// Anew lists the limits that start with empty counts, because no limit before the change had
-	// the same state. For example, the period of a window, its zone, or the numbers of a funnel
-	// have changed. Each user can then spend the full quota of these limits once more. Anew leaves
-	// out an action if it had no limits or the limit Nothing before, or has now.
+	// the same state. For example, the period or the zone of a window has changed, or a number of a
+	// funnel. Each user can then spend the full quota of these limits once more. Anew leaves out an
+	// action if it had no limits or the limit Nothing before, or has now.
 	Anew string `json:"anew,omitempty"`
 }
 

@@ -116,8 +116,8 @@
 // If only the quota of a window changes, the window keeps its counts. A limit that starts anew gives
 // each user its full quota once more: see package core, "Plans and changed numbers".
 //
-// In this example, the limiters of the variable proposed use the same store as the limiters of p.
-// So their Peek says whether a user would be refused, and charges nothing. The program
+// In the example above, the limiters of the variable proposed use the same store as the limiters of
+// p. So their Peek says whether a user would be refused, and charges nothing. The program
 // examples/quota shows that on a page.
 //
 // To go back, put the old document in force. Generation has its bytes.
