@@ -156,7 +156,7 @@
 //
 // If one server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop
 // asking that server, and still ask the others. Set cluster-require-full-coverage to no on a
-// Cluster. Otherwise all users of the Cluster wait.
+// Cluster. Otherwise the failure affects all users of the Cluster.
 //
 // Use TLS across a network that you do not trust.
 //
@@ -172,10 +172,11 @@
 // escaped as %XX. A name of more than 128 escaped bytes is replaced by ~ and its SHA-256 digest. So
 // any two users have different keys.
 //
-// Applications with one [Options].Prefix share limits and bans, if their users and actions have the
-// same names. Options.Secret keeps users' names out of Redis. Options.Tag puts the users of one
-// organization into one slot, so that core.All decides about them in one step. If a user's tag
-// changes, the user has new keys, and so the full quota again.
+// Applications with the same [Options].Prefix share bans, and the states of limits with the same
+// identity, if their users and actions have the same names. Options.Secret keeps users' names out
+// of Redis. Options.Tag puts the users of one organization into one slot, so that core.All decides
+// about them in one step. If a user's tag changes, the user has new keys, and so the full quota
+// again.
 //
 // When a key expires:
 //

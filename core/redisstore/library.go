@@ -67,8 +67,8 @@ func newProgram(module string) *program {
 	return &program{"tailcut_" + version + "_" + module, source, fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
 }
 
-// register returns the Lua that registers a program as a function. Redis lacks Lua's own libraries
-// while it loads a library, so the first call makes the modules.
+// register returns the Lua that registers a program as a function. While Redis loads a library,
+// Lua's standard libraries such as string are missing. Therefore the first call makes the modules.
 func register(p *program, module string) string {
 	return fmt.Sprintf("local %[2]s\n"+
 		"redis.register_function('%[1]s', function(keys, args)\n"+

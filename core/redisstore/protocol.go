@@ -15,10 +15,10 @@ package redisstore
 //	           with "," between them; "~" if it is a shadow; "!" if only the modes f and o charge
 //	           the limit
 //	repeats    one argument with "*", the number of a charge, ":", and how often this charge is
-//	           repeated after the first time, for each charge that is repeated. It is missing if
-//	           none is
+//	           repeated after the first time, for each charge that is repeated. The argument is
+//	           missing if no charge is repeated
 //	slots      "=" and the number of the first slot of each charge that may take slots, with ","
-//	           between the numbers. It is missing if no charge may take slots
+//	           between the numbers. The argument is missing if no charge may take slots
 //	the reply  for each charge its numbers, or "!" and an error. A reply of one value is not in an
 //	           array
 //	numbers    the instant, if the charge has a receipt; then the numbers of each limit
@@ -28,7 +28,7 @@ package redisstore
 // Its reply is 0 if it does not find the slots of an enforced limit, for example because their lease
 // has ended. Otherwise its reply is 1.
 //
-// Each file of lua has the numbers of its machine at its top, if it is for a machine. An example has
+// If a Lua file is for a machine, its first comments say the machine's numbers. An example has
 // three lines: what is asked, the words after the keys, and the reply. Times are in microseconds.
 //
 //	Funnel(15, Per(1, time.Second)), empty

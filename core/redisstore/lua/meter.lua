@@ -30,9 +30,9 @@
 -- theoretical arrival time. These may follow, in this order:
 --
 --   "+part"   the part of the tat
---   "@at"     at is the instant of the last charge that left a debt above the quota. It reserved a
---             turn for a waiting caller
---   "=at"     at is the same instant, of a charge above the quota that reserved no turn
+--   "@at"     at is the instant of the last charge, if it left a debt above the quota. A turn is
+--             reserved for a waiting caller
+--   "=at"     at is the same instant, but no turn is reserved
 --   " at"     at is the instant at which the state of a bucket with Initial is forgotten
 --   "!until"  there were refunds. until is the instant at which all that was charged before them
 --             has drained. For each refund that still matters, oldest first, its number and the tat

@@ -12,7 +12,8 @@
 
 -- These numbers are sent and replied:
 --
---   arguments  cost, less the slots that the action has already; max; the lease
+--   arguments  cost, less the slots that the action has already, if cost is at most max; max; the
+--              lease
 --   reply      twice the number of slots that are taken, plus 1 if the limit has room; the time
 --              until all are free; the wait, or 0 if the limit has room. If the charge may be
 --              amended, the number of its first slot follows, or 0 if it took none
