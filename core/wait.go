@@ -3,10 +3,10 @@ package core
 // Wait blocks a caller until its action may pass:
 //
 //  1. WaitAll makes a waiter, which joins the queue of its subjects: see waitqueue.go.
-//  2. wait waits until the queue calls the waiter, or its time ends.
+//  2. wait waits until the queue wakes the waiter, or its time ends.
 //  3. lead is for the first waiter of the queue. It asks the store until the action passes, and
-//     tells the queue each answer. So the queue knows which other waiters to call. A waiter that is
-//     called asks the store, and waits again if the action does not pass.
+//     tells the queue each answer. So the queue knows which other waiters to wake. A waiter that is
+//     woken asks the store, and waits again if the action does not pass.
 //  4. awaitTurn waits until the turn that the first waiter has reserved.
 //  5. askLast is for a waiter whose turn does not come in time. It asks a last time.
 
@@ -139,7 +139,7 @@ func newWaiter(subjects []Subject, patience time.Duration) *waiter {
 	home := subjects[0].limiter
 	first := &home.limits[0].rule
 	w := &waiter{
-		ticket:   ticket{begun: time.Now(), patience: patience, rule: first, calls: make(chan call, 1)},
+		ticket:   ticket{begun: time.Now(), patience: patience, rule: first, wakeups: make(chan wakeup, 1)},
 		subjects: slices.Clone(subjects), freed: make(chan struct{}, 1),
 		// Several limits that are charged ahead of time would admit too much.
 		reserves: len(subjects) == 1 && len(enforced(home.limits)) == 1 && first.Reserves(),
@@ -153,12 +153,12 @@ func newWaiter(subjects []Subject, patience time.Duration) *waiter {
 	return w
 }
 
-// wait waits until the queue calls the waiter, and then asks the store.
+// wait waits until the queue wakes the waiter, and then asks the store.
 func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	for {
-		var c call
+		var c wakeup
 		select {
-		case c = <-w.calls:
+		case c = <-w.wakeups:
 		case <-time.After(w.timeLeft()):
 			return w.end(ctx, context.DeadlineExceeded)
 		case <-ctx.Done():

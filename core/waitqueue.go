@@ -27,10 +27,10 @@ type waitQueue struct {
 	key     any
 	callers int // how many callers have not left; guarded by waitQueues.mu
 
-	mu      sync.Mutex    // guards the fields below, and place and called of its tickets
+	mu      sync.Mutex    // guards the fields below, and place and awake of its tickets
 	tickets list.List     // in the order of arrival
 	units   int64         // the sum of the costs of all tickets
-	unasked *list.Element // the first ticket that was not called yet for the present room
+	unasked *list.Element // the first ticket that was not woken yet for the present room
 	answer
 }
 
@@ -48,15 +48,15 @@ type ticket struct {
 	patience time.Duration // how long the caller waits, from begun
 	rule     *machine.Rule // tells the time between two reserved turns
 
-	q      *waitQueue
-	place  *list.Element // in the queue; nil after the ticket has left
-	calls  chan call
-	called bool // the caller was called, and does not wait again yet
+	q       *waitQueue
+	place   *list.Element // in the queue; nil after the ticket has left
+	wakeups chan wakeup
+	awake   bool // the caller was woken, and does not wait again yet
 }
 
-// A call tells a waiting caller to ask the store, for one of three reasons: the caller is the first
+// A wakeup tells a waiting caller to ask the store, for one of three reasons: the caller is the first
 // one now, its turn comes too late, or there may be room for it.
-type call struct {
+type wakeup struct {
 	first bool
 	late  time.Time // the turn that comes too late, or zero
 }
@@ -77,8 +77,8 @@ func (a *waitQueues) join(key any, t *ticket) {
 	if q.unasked == nil {
 		q.unasked = t.place
 	}
-	q.call()
-	q.callLate(t, q.units)
+	q.wakeReady()
+	q.wakeLate(t, q.units)
 }
 
 func (a *waitQueues) leave(t *ticket) {
@@ -106,16 +106,16 @@ func (q *waitQueue) leave(t *ticket) {
 	q.tickets.Remove(t.place)
 	t.place = nil
 	q.units -= t.cost
-	q.call()
+	q.wakeReady()
 }
 
-// resume lets a called caller wait again, because other callers have taken the room.
+// resume lets a woken caller wait again, because other callers have taken the room.
 func (q *waitQueue) resume(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.called = false
+	t.awake = false
 	q.room, q.unasked = 0, q.tickets.Front()
-	q.call()
+	q.wakeReady()
 }
 
 // tell gives the queue the answer that the first caller has got. The callers that ask for room at
@@ -124,19 +124,20 @@ func (q *waitQueue) tell(a answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.answer, q.unasked = a, q.tickets.Front()
-	q.call()
+	q.wakeReady()
 	units := int64(0)
 	for e := q.tickets.Front(); e != nil && !a.turn.IsZero(); e = e.Next() {
 		t := e.Value.(*ticket)
 		units += t.cost
-		q.callLate(t, units)
+		q.wakeLate(t, units)
 	}
 }
 
-// call calls the first caller, and the callers for whom there may be room. A caller is called once.
-func (q *waitQueue) call() {
+// wakeReady wakes the first caller, and the callers for whom there may be room. Each caller is woken
+// once.
+func (q *waitQueue) wakeReady() {
 	if e := q.tickets.Front(); e != nil {
-		e.Value.(*ticket).call(call{first: true})
+		e.Value.(*ticket).wake(wakeup{first: true})
 	}
 	for ; q.unasked != nil; q.unasked = q.unasked.Next() {
 		t := q.unasked.Value.(*ticket)
@@ -144,28 +145,28 @@ func (q *waitQueue) call() {
 			return
 		}
 		q.room -= t.cost
-		t.call(call{})
+		t.wake(wakeup{})
 	}
 }
 
-// callLate calls the caller of a ticket if its turn comes too late. units is the sum of the costs
+// wakeLate wakes the caller of a ticket if its turn comes too late. units is the sum of the costs
 // of all tickets up to this one. For example, if the reserved turn costs 2 units and the next
 // ticket 3, the next turn comes later than the reserved one by the time that 3 units take at the
 // rate.
-func (q *waitQueue) callLate(t *ticket, units int64) {
+func (q *waitQueue) wakeLate(t *ticket, units int64) {
 	turn := q.turn
 	if q.reserved {
 		first := q.tickets.Front().Value.(*ticket)
 		turn = turn.Add(micros(min(t.rule.Time(units-first.cost).Ceil(), math.MaxInt64/int64(time.Microsecond))))
 	}
 	if !q.turn.IsZero() && turn.Sub(t.begun) >= t.patience {
-		t.call(call{late: turn})
+		t.wake(wakeup{late: turn})
 	}
 }
 
-func (t *ticket) call(c call) {
-	if !t.called {
-		t.called = true
-		t.calls <- c
+func (t *ticket) wake(w wakeup) {
+	if !t.awake {
+		t.awake = true
+		t.wakeups <- w
 	}
 }

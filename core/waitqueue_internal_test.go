@@ -12,15 +12,15 @@ func TestATurnInCenturiesIsTooLate(t *testing.T) {
 	queues := newWaitQueues()
 	var all [5]ticket
 	for i := range all {
-		all[i] = ticket{cost: 100, begun: time.Now(), patience: year, rule: funnel.Rule(), calls: make(chan call, 1)}
+		all[i] = ticket{cost: 100, begun: time.Now(), patience: year, rule: funnel.Rule(), wakeups: make(chan wakeup, 1)}
 		queues.join("key", &all[i])
 		if i == 0 {
-			<-all[0].calls // it is the first
+			<-all[0].wakeups // it is the first
 			all[0].q.tell(answer{turn: time.Now(), reserved: true})
 			continue
 		}
 		select {
-		case c := <-all[i].calls:
+		case c := <-all[i].wakeups:
 			if c.late.Before(all[0].begun.Add(min(time.Duration(i), 2) * 100 * year)) {
 				t.Errorf("caller %d has its turn at %s", i, c.late)
 			}
@@ -35,7 +35,7 @@ func TestATurnIsForgottenWithItsCaller(t *testing.T) {
 	window := FixedWindow(5, time.Hour)
 	queues := newWaitQueues()
 	join := func(cost int64, patience time.Duration) *ticket {
-		t := &ticket{cost: cost, begun: time.Now(), patience: patience, rule: window.Rule(), calls: make(chan call, 1)}
+		t := &ticket{cost: cost, begun: time.Now(), patience: patience, rule: window.Rule(), wakeups: make(chan wakeup, 1)}
 		queues.join("key", t)
 		return t
 	}
@@ -44,7 +44,7 @@ func TestATurnIsForgottenWithItsCaller(t *testing.T) {
 	join(1, 2*time.Hour)
 	queues.leave(first)
 	select {
-	case c := <-join(1, time.Minute).calls:
+	case c := <-join(1, time.Minute).wakeups:
 		t.Errorf("called with %+v", c)
 	default:
 	}
