@@ -19,6 +19,7 @@
 //   - read the history of a SlidingWindow: [Store.History]
 //   - load the library of functions as an administrator: "Functions and scripts"
 //   - test with miniredis: "Testing"
+//   - limit a route, a login, a month or a stream: "I want to" of package core
 //
 // # Client
 //

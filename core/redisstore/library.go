@@ -23,13 +23,6 @@ import (
 //go:embed lua/*.lua
 var lua embed.FS
 
-// A program is one of the two functions of the library. A command runs it.
-type program struct {
-	function string // for FCALL
-	source   string // for EVAL
-	digest   string // of the source, for EVALSHA
-}
-
 var modules, version = bundle()
 
 var take, amend = newProgram("take"), newProgram("amend")

@@ -21,6 +21,13 @@ import (
 // of keys.
 const head = 3
 
+// A program is take.lua or amend.lua, as a function and as a script. A command runs it.
+type program struct {
+	function string // for FCALL
+	source   string // for EVAL
+	digest   string // of the source, for EVALSHA
+}
+
 // A server is what the store knows of a Redis server: whether the server runs the programs as
 // functions. The store sends charges as scripts until it knows that the server has the library,
 // that the code of the library is ours, and that it runs. To find that out, the store sends
