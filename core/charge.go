@@ -195,8 +195,8 @@ func short(limits []Limit, entries []machine.Entry) bool {
 	return false
 }
 
-// records reports whether a rule may record that the charge is refused. During a ban no rule may. A
-// ban policy may not if the only limits without room are shadow limits and InFlight.
+// records reports whether a rule may record that the charge is refused. During a ban no rule records. A
+// ban policy does not record if the only limits without room are shadow limits and InFlight.
 func records(r *machine.Rule, limits []Limit, entries []machine.Entry) bool {
 	record := r.Ban == nil
 	for i := range limits {

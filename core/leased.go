@@ -22,8 +22,8 @@ import (
 // has a price:
 //
 //   - A funnel or bucket loses the units that drain or fill in d, rounded up. In the example,
-//     [Limit.Quota] is 9,500. A MovingWindow with the period p admits max in each p+d, so with 50
-//     ms a limit for one second loses 5% of its rate. A FixedWindow and a CalendarWindow lose
+//     [Limit.Quota] is 9,500. A MovingWindow counts over its period and d. With
+//     50 ms, a limit for one second loses 5% of its rate. A FixedWindow and a CalendarWindow lose
 //     nothing.
 //   - Near the limit an action may be refused too early, because other processes hold the last
 //     units, or because this process waits for a moment before it asks Redis again.

@@ -49,7 +49,8 @@ func noTurn(d *Decision) error {
 //
 //   - Turns: callers of one limiter that wait for the same user and action take turns in the order
 //     of arrival. The first of them asks the store. If the answer shows more room, the next callers
-//     ask too. A caller whose turn comes after its deadline asks once, and returns.
+//     ask too. If the answer shows that a caller's turn will come after the caller's deadline, the
+//     caller leaves the queue, asks the store once, and returns that answer.
 //   - Reservations: if the limiter has exactly one enforced limit, and this is a bucket or funnel,
 //     the first caller reserves its turn in the store, and other processes queue behind it. So a
 //     caller learns at once if its turn comes too late. If ctx is canceled before the turn, the

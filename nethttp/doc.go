@@ -15,9 +15,10 @@
 //   - limit by address in one line, also behind proxies: [PerIP]
 //   - limit users by id, and guests by address: [Limit] with keyfuncs.First
 //   - limit a user and their organization: [LimitAll]
-//   - lock a login after failures: Config.OnlyFailures, as in examples/login; see "Only failures"
-//   - limit requests in progress, streams and sockets: core.InFlight; see "Requests at the same
-//     time"
+//   - lock a login after failures: Config.OnlyFailures, as in examples/login; see "Only failures",
+//     and "Logins" of package keyfuncs
+//   - limit requests in progress, streams and sockets: core.InFlight, and [Hold]; see "Requests at
+//     the same time"
 //   - allow 10,000 requests a month: core.CalendarWindow(10_000, core.Month, nil)
 //   - share limits in a fleet: core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)); see
 //     "When the store fails" of package core

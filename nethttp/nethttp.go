@@ -122,10 +122,10 @@ type Config struct {
 	//		return 1
 	//	}
 	//
-	// If the client has left, nothing is refunded, and FinalCost gets the status 499. There are two
-	// exceptions to 499: if the handler answers 4xx, or had answered with a status below 400
-	// before the client left, FinalCost gets the handler's status. So for 499 return the cost of a
-	// request whose client did not wait for success.
+	// If the client has left, nothing is refunded. FinalCost then gets the status 499, except in two
+	// cases, in which it gets the handler's status: the handler answers 4xx, or it had answered with
+	// a status below 400 before the client left. For 499, return what a request costs whose client
+	// left before a success.
 	//
 	// The limiter does not need core.Refundable. The documentation of the package has all rules,
 	// under "Costs known at the end".

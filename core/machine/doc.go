@@ -88,9 +88,9 @@
 // A decision may depend on something of a call besides its cost. For example, InFlight does not
 // take slots again that the action holds already. For such a call package core makes a copy of the
 // limit, and sets a field of the copy's Rule, such as Held: see Subject.Within. Caches and the
-// queues of Wait recognise limits by their address, so they do not take one copy for another. An
-// argument of redisstore/forms.go sends the field to Redis, and Limit.derived in core/limit.go
-// keeps it.
+// queues of Wait recognise limits by the address of their slice in memory. The copy has another
+// address, so its decisions are not mixed with those of the original. An argument of
+// redisstore/forms.go sends the field to Redis, and Limit.derived in core/limit.go keeps it.
 //
 // [Rule.Amend] changes what a charge has taken: by a refund, a release or a renewal. A kind that
 // takes slots, as InFlight does, is released or renewed, and not refunded. A caller may release a

@@ -20,8 +20,8 @@ type debt struct {
 	At Span // the TAT
 
 	// Turns is the instant of the last charge, if that charge left a debt above the quota, and
-	// otherwise 0. It is negated if no turn is reserved for a waiting caller, because the debt
-	// comes from ModeOwe.
+	// otherwise 0. It is negative if the debt comes from ModeOwe, because then no caller waits
+	// and no turn is reserved.
 	Turns int64
 
 	Refunds *refunds // the refunds that still matter

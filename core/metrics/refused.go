@@ -41,7 +41,7 @@ type RefusedUser struct {
 // it shows names, but a name of more than 200 bytes or of invalid UTF-8 is still shown as a hash.
 //
 // A Metrics keeps up to 1,000 users for each sixth of the window, in at most 4 MB. If more users
-// are refused, the numbers are estimates: Over is at most a thousandth of all refusals. Before the
+// are refused, the numbers are estimates: RefusedUser.Over is at most a thousandth of all refusals. Before the
 // list is cut to n users, each user with more than a thousandth of all refusals is in it. The
 // algorithm is Space-Saving:
 // Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data

@@ -51,8 +51,8 @@ type watch struct {
 	failedAt atomic.Int64 // the last failure, since base
 }
 
-// timed reports whether the answers of store are timed. They are not timed if a memorystore decides
-// while nothing fails.
+// timed reports whether the answers of store are timed. They are not timed if the store that usually
+// decides is a memorystore. That is the store inside all wrappers, and not a fallback.
 func timed(store core.Store) bool {
 	for s := range core.Stores(store) {
 		if _, ok := s.(core.Sized); ok {

@@ -49,5 +49,6 @@ func (n *Never) Miss(many int64) int64 {
 	return 0
 }
 
-// Open reports whether fewer than many misses were counted and Seen was not called.
+// Open reports whether the number of counted misses is below the argument many, and Seen was not
+// called.
 func (n *Never) Open(many int64) bool { return n.misses.Load() < many }

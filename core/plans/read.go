@@ -180,7 +180,7 @@ func (r *reader) unquoted() string {
 	return s
 }
 
-// is reports whether the next value starts with the byte first. If not, is adds a problem and skips
+// is reports whether the next value starts with the byte first. If not, it adds a problem and skips
 // the value.
 func (r *reader) is(first byte, what, kind string) bool {
 	if r.next() == first {

@@ -185,8 +185,9 @@
 //     CalendarWindow it expires a second later.
 //   - The key of an InFlight expires when its last lease ends.
 //   - The key of a ban policy expires when its bans and refusals are forgotten.
-//   - The key of a bucket with Initial expires after ForgetAfter, or when the bucket has filled if
-//     that is later.
+//   - The key of a bucket with Initial expires ForgetAfter after the last admitted action, or after
+//     the refusal that started the bucket. If the user owes more than the capacity, it expires
+//     later.
 //   - If a bucket or funnel had a refund, its key may be kept until everything charged before the
 //     refund would have drained.
 //

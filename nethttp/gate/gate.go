@@ -171,8 +171,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a
-// decided request.
+// marks reports whether cfg has a setting that needs the mark of a decided request. Such a setting
+// changes the cost, or is read later by a handler's Allow or Decision.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Forbid || cfg.Keep || cfg.changes()
 }

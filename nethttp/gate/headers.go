@@ -69,10 +69,11 @@ func look(h http.Header) (s shown) {
 	return s
 }
 
-// write sets the headers that show t, in the formats of the set in. outer is what the headers show
-// already. If t is allowed, and outer is as tight or tighter, the old headers stay. If there is no
-// decision because the request or a function of the limit is at fault, write sets no numbers. If
-// the store has failed, it does. room is for the values of the headers, or nil.
+// write sets the headers that show t, in the formats of the argument in. outer is what the headers
+// show already. If t is allowed, and outer is as tight or tighter, the old headers stay. If there is
+// no decision because the request or a function of the limit is at fault, write sets no numbers. If
+// the store has failed, write sets the first limit's quota, no remaining units, and a fixed time to
+// retry. room is for the values of the headers, or nil.
 func write(h http.Header, in set, room *values, outer *shown, a *attempt, t *told) {
 	if !t.Allowed {
 		h[headerCache] = []string{"no-store"}

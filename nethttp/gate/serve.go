@@ -154,8 +154,9 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 	return found
 }
 
-// pick asks Config.Limiter for the first subject's limiter, if this subject is asked. The attempt
-// gets the limiter that Config.derived makes of it.
+// pick asks Config.Limiter for the first subject's limiter, if the request has a user for that
+// subject. The attempt gets the limiter that Config.derived makes of the answer. pick returns false
+// if the request has failed.
 func (g *Gate[C]) pick(c C, a *attempt) bool {
 	if a.index != 0 {
 		return true

@@ -165,7 +165,7 @@ func (w *watched) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// FlushError and Hijack are for http.ResponseController. It finds other methods by Unwrap.
+// An http.ResponseController calls FlushError and Hijack, and finds other methods by Unwrap.
 func (w *watched) FlushError() error {
 	w.answer()
 	err := http.NewResponseController(w.ResponseWriter).Flush()

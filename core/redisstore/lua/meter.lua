@@ -3,16 +3,16 @@
 
 -- Fields and functions have the names of meter.go, with these differences:
 --
---   burst         the whole microseconds of Burst; burstPart is its part
---   debt, part    the span that is owed: At, less the instant of the run. It is negative if the
---                 debt has drained
+--   burst         the whole microseconds of Burst; burstPart is the fraction, in parts
+--   debt, part    the whole microseconds and the fraction of the span that is owed: At, less the
+--                 instant of the run. It is negative if the debt has drained
 --   turns, owed   Turns. If that is negative in Go, turns is positive and owed is true
 --   keep, forget  ForgetAfter, and the instant at which the state is forgotten; false if there is
 --                 no ForgetAfter
---   more          whether the state may be more than a tat. If not, turns, owed, forget and refunds
+--   more          whether the state may have fields besides the tat. If not, turns, owed, forget and refunds
 --                 are false, and exists is not used
 --   exists        whether there is a state that is not forgotten
---   after         the debt after a charge; afterPart is its part. check computes both
+--   after         the debt after a charge; afterPart is its fraction. check computes both
 --   correct       does not cut a debt above the quota. check does that, if turns is false
 
 -- These numbers are sent and replied:

@@ -1,13 +1,15 @@
--- The refund of a meter. A meter remembers refunds so that it gives no time back twice. In the text
--- of a state, the refunds are everything from the "!" on. meter.lua has the format. The tat is the
+-- The refund of a meter. A meter remembers its refunds, because time that was given back must not be
+-- given back again. In the text of a state, the refunds are everything from the "!" on. meter.lua has the format. The tat is the
 -- instant at which the debt of the meter ends.
 --
 -- The functions valid, till and last read this text without parsing it into a list. If a meter has
 -- no refunds, the text is nil or false.
 --
--- The function amend does what amend of meter.go does. The functions limit and add do what the
--- methods limit and add of refunds.go do. The function add also does what the methods push and
--- merge do. In Go the functions sub, exceeds and ceil are methods of Span.
+-- The function amend does what amend of meter.go does. In Go these functions are methods:
+--
+--   limit               limit of refunds
+--   add                 add, push and merge of refunds
+--   sub, exceeds, ceil  of Span
 
 local format, match = string.format, string.match
 

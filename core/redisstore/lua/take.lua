@@ -223,7 +223,7 @@ return function(keys, args)
 		done = {charges = 0, keys = 0, replied = 0}
 	end
 	-- An error fails one charge, and decide goes on with the next one. A pcall for each charge
-	-- would cost more.
+	-- would cost more, so one pcall runs decide until an error.
 	while true do
 		local ok, problem = pcall(decide, keys, args, words, repeats, slots, now, reply, done)
 		local replica = not ok and fail(problem, args, words, repeats, reply, done)

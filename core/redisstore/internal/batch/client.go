@@ -203,8 +203,8 @@ func (c *redisClient) ensureConnection(key string) (err error) {
 }
 
 // withServer calls the function do with the given server. If server is nil, it calls do with the
-// server that has the key. If the client cannot tell which server has the key, withServer does not
-// call do.
+// server that has the key. If the client cannot tell which server has the key, withServer
+// returns nil without calling do.
 func (c *redisClient) withServer(server *redis.Client, key string, do func(context.Context, *redis.Client) error) (err error) {
 	defer c.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*c.timeout)

@@ -89,7 +89,7 @@ func (a Apart) Error() string { return a.Reply.Error() }
 type Command func(send Send) (reply []any, err error)
 
 // A Send sends a command once. keyAt is the index of the first key in args. If the command has no
-// key, keyAt is 0, and the command goes to the server that has the keys of the calls. If the reply
+// key, keyAt is 0, and the command goes to the server that has the keys of the batch. If the reply
 // is not an array, Send returns an array with the reply in it.
 type Send func(args []any, keyAt int8) (reply []any, err error)
 

@@ -226,9 +226,9 @@ func (r *row) keep(c *core.Charge, k *refusal) {
 	r.kept[at] = k
 }
 
-// enter returns the round of a charge. It drops the refusals of the same user and action by other
-// limits, because the charge may change the states of those limits: an action in a larger window
-// can lengthen the wait for a smaller one.
+// enter returns the row's round, which changes when another user, action or limiter asks. It also
+// drops the refusals of this user and action by other limits, because the charge may change the
+// states of those limits. For example, two limiters may share a window, with a different max.
 func (r *row) enter(who identity, c *core.Charge) uint64 {
 	if r.who == who && core.SameLimits(c.Limits, r.by) {
 		return r.round
