@@ -41,8 +41,8 @@ func (u CalendarUnit) From(day int) CalendarUnit {
 
 const fromCall = ".from("
 
-// split returns the unit without From, and the day of From. The day is 1 if u has no From, and 0 if
-// u is not a unit.
+// split undoes the method From: for Month.From(17) it returns Month and 17. The day is 1 if u has no
+// From, and 0 if u is not a unit.
 func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 	if slices.Contains(strings.Split(calendarUnits, ", "), string(u)) {
 		return u, 1

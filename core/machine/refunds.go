@@ -15,7 +15,7 @@ import "slices"
 //     B's charge recorded.
 type refunds struct {
 	// All refunds are forgotten at the instant Until. By then everything that was charged before
-	// the last refund has drained. Until is also later than the number of the last refund, so that
+	// the last refund has drained. Until is also higher than the number of the last refund, so that
 	// a refund in a new list gets a higher number than all refunds before.
 	Until int64
 
@@ -24,7 +24,7 @@ type refunds struct {
 
 // A refund is the TAT of a meter just after a refund.
 type refund struct {
-	Number int64 // a later refund has a higher number
+	Number int64 // the instant of the refund, or one more than the last number if that is higher
 	TAT    Span
 }
 
@@ -64,8 +64,8 @@ type given struct {
 	known  int64 // the number of the last refund before the charge
 }
 
-// add returns the list with a refund added at the instant now. It also lowers the TAT of each
-// refund since the charge by the time that is given back.
+// add returns the list with a refund added at the instant now. The refund gives back a charge. The
+// earlier refunds that were made after that charge get lower TATs, by the time that is given back.
 func (f *refunds) add(g given, parts, now int64) *refunds {
 	next := &refunds{Until: g.before}
 	if f != nil {

@@ -9,8 +9,9 @@ const maxOwed = 70_000_000
 // trail is the machine of SlidingWindow and MovingWindow. A SlidingWindow with CountRefused records
 // refusals too.
 //
-// In trail.lua the function free is called wait. In Lua, charge only counts the entries that save
-// then adds to the queue in Redis. In Go, shift and record change the queue at once.
+// In trail.lua the function free is called wait. In Lua, the function charge does not
+// change the queue. It counts the new entries, and the function save writes them to Redis. In Go,
+// shift and record change the queue at once.
 type trail struct{}
 
 func (*trail) load(r *Rule, d *decoder) State {
@@ -74,7 +75,8 @@ func (m *trail) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, de
 }
 
 // If record is set, refuse records the refusal: it adds cost entries, and then keeps the newest
-// r.Max entries. If more entries counted before, it keeps that number. A limiter with a higher max
+// r.Max entries. If more than r.Max entries were in the window before, it keeps as
+// many as there were. A limiter with a higher max
 // or ModeOwe may have written them.
 func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, _ State, changed bool) {
 	q, live := s.queue(now)

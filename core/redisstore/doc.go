@@ -259,7 +259,7 @@
 // asking Redis (core.SourceCache). If the same Store changes the state, the store asks again at
 // once. A change by another process, or an outage, is noticed within a second.
 //
-// The store asks Redis in cases such as these:
+// The store asks Redis about each attempt in cases such as these:
 //
 //   - The call is a Peek or a Status.
 //   - core.All decides about several subjects.

@@ -76,11 +76,11 @@ func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Li
 func (s *Store) Dated() {}
 
 // Connect opens connections to Redis before the program serves. Without Connect the first calls
-// open them, which takes up to six round trips, and those calls may time out. Connect opens two
-// connections to each server, or one for each millisecond of the response time if these are more,
-// but at most 32, and no more than the client may open.
+// open them, which takes up to six round trips, and those calls may time out. Connect opens one
+// connection to a server for each millisecond of the server's response time: at least 2, at most
+// 32, and no more than the client may open.
 //
-// Connect also loads the library of functions, if it may. It logs what looks wrong about the server
+// Connect also loads the library of functions, if the Redis user may load it. It logs what looks wrong about the server
 // and the client: see "Codes in the log". If the server runs neither functions nor scripts, or does
 // not answer, Connect returns an error. The program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {

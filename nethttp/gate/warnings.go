@@ -123,8 +123,9 @@ func warnEntered(entered *notice.Once, adapter string) {
 	}
 }
 
-// noteRight counts a request that OnlyFailures did not charge. It warns if manyRight requests were
-// successes by their status before the first failure. It does not count requests with an
+// noteRight counts a request that OnlyFailures did not charge. It warns if the first
+// manyRight requests were all successes by their status, because the handler may answer failures
+// with such a status. It does not count requests with an
 // Authorization header, because such a client may never fail.
 func noteRight(right *notice.Never, r *http.Request, a *attempt, status int) {
 	if status < http.StatusBadRequest && r.Header["Authorization"] == nil && right.Due(manyRight) {

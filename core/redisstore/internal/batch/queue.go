@@ -191,8 +191,8 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	return own, nil
 }
 
-// mayBeDirect reports whether the caller may send its call itself. Another goroutine would take 30
-// of 70 us. These are the main conditions:
+// mayBeDirect reports whether the caller may send its call itself. To hand the call to
+// another goroutine would take 30 us of the 70 us that a call takes. These are the main conditions:
 //
 //   - The client heeds deadlines, because a caller who sends cannot leave before the client
 //     returns.
