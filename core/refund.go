@@ -113,7 +113,8 @@ func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
 }
 
 // settle gives back units of each charge of a decision, once. If units returns a negative number,
-// settle charges that many units in addition. n is the number that the caller has passed.
+// settle charges that many units in addition. n is the number that was passed to
+// Refund or Settle. If n is negative, the error is ErrCost.
 func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Record) int64) (err error) {
 	if l == nil || l.store == nil {
 		return errZeroLimiter

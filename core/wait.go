@@ -274,8 +274,8 @@ func (w *waiter) warn(d Decision) {
 }
 
 // attempt asks the store for the action. It may reserve a turn up to ahead microseconds in advance.
-// If the action cannot pass in time, the error matches ErrRefused. Waiting does not count as an
-// attempt, so a refusal is recorded only in this case.
+// If the action cannot pass in time, attempt records the refusal, if a limit records refusals, and
+// the error matches ErrRefused. While the action can pass later, no refusal is recorded.
 func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	var d Decision
 	ask := machine.Ask{Ahead: ahead}

@@ -73,10 +73,10 @@ func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 //
 // Proxies that write one of the two headers usually pass on the other one as the client sent it. If
 // the two headers of a request name different clients, or if one of them cannot be read, the
-// function uses the header that your proxies write. It learns this from other requests: a header
-// that came through your proxies without the other one was written by them. If it has not learned
-// this yet, or if each of the two headers has come alone, the error is ErrBadKey. There are two
-// exceptions:
+// function uses the header that your proxies write. It learns this from requests that came through
+// your proxies with only one of the two headers: your proxies write that header. If the function
+// has not learned this yet, or has seen requests with only the one header and requests with only
+// the other, the error is ErrBadKey. There are two exceptions:
 //
 //   - If one of the headers has trusted addresses only, the function uses the other header.
 //   - A Forwarded that is malformed or lacks for= is ignored beside an X-Forwarded-For, unless your

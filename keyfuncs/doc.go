@@ -175,8 +175,8 @@
 //
 // # Logins
 //
-// After five failures from one address, an account is locked for this address, first for 15 minutes
-// and later for longer. An address may have 20 failures in 15 minutes:
+// After five failures from one address, the next attempt locks the account for this address, first
+// for 15 minutes and later for longer. An address may have 20 failures in 15 minutes:
 //
 //	perAccount, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
 //	perAccount, err = perAccount.With(core.BanPolicy{

@@ -90,8 +90,8 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	return true
 }
 
-// victim returns the key to drop for the key of a ref: its table, and its slot there, or -1 if no
-// key can be dropped. It looks at keys of the ref's own shard. If it finds no expired key there,
+// victim returns which key to drop, to make room for the key of r: the table and the slot of the
+// dropped key, or -1 if no key can be dropped. It looks at keys of the shard of r. If it finds no expired key there,
 // and the shard has few keys, it tries to find one in the shard with the most keys.
 func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	at = tx.leastUsed(r.in, r.key)

@@ -18,8 +18,8 @@ type Change struct {
 	What string `json:"what"` // WhatDefault, WhatLimits or another of these constants
 
 	// Plan is the plan that has changed. Action is the action whose limits have changed.
-	// Action is set only if What is WhatLimits. The action "*" stands for all actions that the plan does not
-	// name.
+	// Action is set only if What is WhatLimits. The action "*" stands for all actions that the
+	// plan does not name.
 	Plan   string `json:"plan,omitempty"`
 	Action string `json:"action,omitempty"`
 

@@ -80,8 +80,8 @@ func (s *Store) Dated() {}
 // connection to a server for each millisecond of the server's response time: at least 2, at most
 // 32, and no more than the client may open.
 //
-// Connect also loads the library of functions, if the Redis user may load it. It logs what looks wrong about the server
-// and the client: see "Codes in the log". If the server runs neither functions nor scripts, or does
+// Connect also loads the library of functions, if the Redis user may load it. It logs what looks
+// wrong about the server and the client: see "Codes in the log". If the server runs neither functions nor scripts, or does
 // not answer, Connect returns an error. The program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {
 	return s.wire.connect(ctx, func(server string, send batch.Send) error {

@@ -104,8 +104,8 @@ func (w *wire) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (
 	return n == 1, err
 }
 
-// amendWord returns the limits whose states an amendment changes, and a word with the rules of
-// these limits.
+// amendWord returns the limits whose states an amendment changes, and a string that tells the script
+// the rules of these limits.
 func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word string) {
 	var b []byte
 	var numbers [8]int64

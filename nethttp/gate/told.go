@@ -61,9 +61,10 @@ func (t *told) reset(since1970 bool) int64 {
 	return secondsUp(now.UnixNano(), t.ResetAfter)
 }
 
-// spread returns how many seconds to add to the wait that a client is told, from 0 to a tenth of
-// the wait. Over many refusals of a user each number of seconds comes about equally often, because
-// the shares of the tenth are multiples of the golden ratio, modulo 1, which are spread evenly.
+// spread returns how many seconds to add to the wait that a client is told: a share of a tenth of
+// the wait, in whole seconds. With each refusal of a user, the share grows by the golden ratio,
+// modulo 1. Such shares are spread evenly, so over many refusals each number of seconds comes about
+// equally often.
 //
 // Different users begin at different shares. The seed is secret: without it, a client that sees the
 // waits of a hidden user could compute which user it is.

@@ -316,7 +316,7 @@ func sendTo(ctx context.Context, client processor) Send {
 // change while a script runs.
 type command struct{ *redis.Cmd }
 
-// NoRetry makes the client not retry the command.
+// NoRetry makes the client not retry the command, except after the errors above.
 func (command) NoRetry() bool { return true }
 
 // guard turns a panic of the client or of one of its hooks into an error, because the panic would

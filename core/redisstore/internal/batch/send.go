@@ -122,8 +122,9 @@ func (q *Queue) first(s *senders) *Call {
 	return s.lane.calls.first
 }
 
-// queueUp notes that a sender is ready to take a batch. err says why the client has no connection,
-// or is nil.
+// queueUp counts a sender that is ready to take a batch. If err is not nil, it says why the client
+// has no connection. Then queueUp notes that the server's health is worse. It also ends the calls
+// that queue, with err, unless the client only took too long.
 func (q *Queue) queueUp(s *senders, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
