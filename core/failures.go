@@ -42,8 +42,8 @@ import (
 //   - If many wrong guesses come at the same time, fewer than 2n of them are checked. Each check
 //     must have ended when Release is called.
 //
-// The slots are those of an InFlight(n), or of an InFlight(10,000) if n is higher. With adds this
-// limit after the limiter's other enforced limits. The limit is named "+checking". No other limit
+// The slots are those of an InFlight(n), or of an InFlight(10,000) if n is higher.
+// [Limiter.With] adds this limit after the limiter's other enforced limits. The limit is named "+checking". No other limit
 // can have this name. If the limiter has an [InFlight] already, that limit bounds the attempts
 // instead. Refund and Settle change nothing, because an attempt charges nothing.
 type OnlyFailures struct{}

@@ -60,8 +60,8 @@ func (l Limit) Leased(d time.Duration) Limit {
 
 const minPrepay = time.Millisecond
 
-// mostPrepay returns the longest time in advance that is allowed. tighten must not have changed the
-// limit.
+// mostPrepay returns the longest time before their actions at which Leased may charge units: a tenth
+// of the period. Call it before tighten, which changes the limit.
 func (l *Limit) mostPrepay() time.Duration { return l.Period() / 10 }
 
 // tighten makes the rule strict enough for units in advance. If the limit cannot be leased, or the

@@ -61,10 +61,10 @@ func (l Limit) Initial(n int) Limit {
 // default is the time from empty to full plus 24 h. A store keeps the state for d, or a microsecond
 // longer if d is the time from empty to full.
 //
-// Limiters with different ForgetAfter may share a bucket. Then the ForgetAfter of the limiter that
-// admitted last counts. If a limiter with a shorter ForgetAfter decides later, even by a refusal,
-// the bucket is forgotten when the shorter time has passed since that decision, or earlier. This
-// does not hold if [Limiter.Wait] reserved the turn of the last action, or if that action left a
+// Limiters with different ForgetAfter may share a bucket. The limiter that admitted last sets the
+// time at which the bucket is forgotten. A later decision of another limiter, even a refusal, can
+// only bring that time forward: to at most the ForgetAfter of that limiter from then. It does not
+// bring the time forward if Wait reserved the turn of the last action, or if that action left a
 // debt above the capacity.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget

@@ -108,7 +108,7 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	return w.wait(ctx)
 }
 
-// A queueKey names a queue: callers with the same subjects are in one queue. The address of the
+// A queueKey names a queue: callers with the same subjects are in one queue. The pointer to the
 // limits is a part of the key. So a limiter with a ban policy and the same limiter without one have
 // separate queues, and nobody waits behind a banned caller of the other limiter.
 type queueKey struct {

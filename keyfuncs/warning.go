@@ -58,9 +58,9 @@ func (s *sample) next() bool {
 	return rand.Uint32()%64 == 0
 }
 
-// lookAtPeer checks a request whose user is its peer. It warns once if the request has a header
-// with a client's address, and passes the address to the crowd. maker is the function that reads
-// the peer.
+// lookAtPeer checks a sample of the requests whose user is their peer. It passes addr, the peer's
+// address, to the crowd. If a request has a header with a client's address, lookAtPeer warns, and
+// checks no more requests after that. maker is the function that reads the peer.
 func lookAtPeer(r *http.Request, addr netip.Addr, maker string) {
 	if unchecked.Load() || !looked.next() {
 		return

@@ -36,8 +36,8 @@ func PerIP(max int, period time.Duration, proxies ...netip.Prefix) func(http.Han
 
 // Limit makes middleware. A request passes if limiter allows the action to the user. Limit panics
 // if an argument is nil, or if core.New did not make limiter. It also panics if user is
-// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: in that case user and
-// action are swapped.
+// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: then the caller
+// has swapped user and action.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.Limit(limiter, user, action)
 }
@@ -195,8 +195,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Reques
 }
 
 // By makes a subject for [LimitAll] from a limiter, a user and an action. It panics if user is
-// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: in that case user and
-// action are swapped.
+// keyfuncs.Route, or if action is keyfuncs.RemoteIP or keyfuncs.Everyone: then the caller
+// has swapped user and action.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) gate.Subject[*http.Request] {
 	gate.NotSwapped("nethttp", "user", user, keyfuncs.Route)
 	gate.NotSwapped("nethttp", "action", action, keyfuncs.RemoteIP, keyfuncs.Everyone)

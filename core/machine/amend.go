@@ -48,8 +48,8 @@ func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 //
 // A refund of a meter changes the end of its debt: the instant at which the debt will have drained.
 //
-//   - Let e be the end just after the charge. If the end was earlier after a later refund, or is
-//     earlier now, let e be the earliest of these ends.
+//   - Let e be the earliest of these ends: the end just after the charge, the remembered ends of
+//     later refunds, and the present end.
 //   - The refund gives back the time in which its units drain, but at most the time from now to e.
 //     The end becomes earlier by that time. The new end is remembered as the refund's end.
 //   - The remembered ends of all other refunds since the charge become earlier by the same time.
@@ -59,8 +59,8 @@ func (r *Rule) CanAmend(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 // A meter forgets a refund in cases such as these:
 //
 //   - The clock stepped back, and the debt changed because of that.
-//   - Its end is not before the end of a later refund.
-//   - The end of a later refund is past.
+//   - A later refund has the same end or an earlier one.
+//   - A later refund has an end that is past.
 //   - Everything that was charged before the last refund has drained.
 //
 // A meter remembers at most eight refunds. If there are nine, it merges two successive refunds into

@@ -7,7 +7,8 @@ import "slices"
 //
 // For example, a funnel drains one unit per second:
 //
-//   - At 0 s, action A takes 5 units. The TAT, when the funnel is empty, is 5 s.
+//   - At 0 s, action A takes 5 units. The TAT, the instant at which the funnel
+//     will be empty, is 5 s.
 //   - Then action B takes 3 units. The TAT is 8 s.
 //   - The refund of A moves the TAT to 3 s. This refund is remembered.
 //   - At 4 s the funnel is empty, and action C takes 5 units.
@@ -98,8 +99,8 @@ func (f *refunds) push(r refund, now int64) {
 
 // merge replaces the two refunds with the nearest TATs by one, which has the number of the later
 // refund and the TAT of the earlier one. For example, the TATs 1 s, 2 s and 5 s become 1 s and 5 s.
-// A charge between the first two refunds is then given back up to 1 s instead of 2 s. So a merge
-// can only lower what is given back.
+// A refund of a charge that was made between the first two refunds then counts from the TAT 1 s,
+// and not from 2 s. So a merge can only lower what is given back.
 func (f *refunds) merge() {
 	gap := func(i int) int64 { return f.After[i+1].TAT.Whole - f.After[i].TAT.Whole }
 	nearest := 0

@@ -131,8 +131,9 @@
 //
 // Each replica with requests sends one GET a second. If Redis does not answer within half a second,
 // the replica sends another GET. If the source does not answer at all, the last document stays in
-// force. One request then waits for 50 ms. After that, no request waits until the source answers
-// again. A program that starts while the source does not answer uses the document given to New.
+// force. The first request that asks the source waits for 50 ms. Later requests do not wait at all,
+// until the source has answered again. A program that starts while the source does not answer uses
+// the document given to New.
 //
 // Generation.Version is the same on all replicas that have the same document.
 //

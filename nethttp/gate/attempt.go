@@ -46,9 +46,9 @@ func (a *attempt) bound() *subject {
 	return &a.subject
 }
 
-// share sets d to the decision for Deny and the handler. The Subject of d is an index of all
-// subjects of the middleware. The Subject of a.decision is an index of the subjects that were
-// asked. An optional subject without a user is not asked.
+// share sets d to the decision for Deny and the handler. d.Subject counts among all subjects of the
+// middleware. a.decision.Subject counts only among the subjects that were asked, and an optional
+// subject without a user is not asked.
 func (a *attempt) share(d *core.Decision) {
 	*d = a.decision
 	if a.failure == nil {

@@ -43,8 +43,8 @@ func (d *demand) expect(now time.Time) int64 {
 	return max(d.want>>min(62, past/d.lease), int64(math.Ceil(min(rate, maxUnits))))
 }
 
-// lately returns how many units were used since the last command. If that was a lease ago or
-// longer, it returns 0.
+// lately returns how many units were used since d.since. If d.since is a lease ago or longer, lately
+// returns 0.
 func (d *demand) lately(now time.Time) int64 {
 	if now.Sub(d.since) >= d.lease {
 		return 0

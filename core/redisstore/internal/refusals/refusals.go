@@ -23,7 +23,8 @@ const (
 	perRow = 4
 )
 
-// A Cache is a store that repeats recent refusals of a server. A keyed hash gives each user a row.
+// A Cache is a store that answers an attempt with a recent refusal of the server, if the refusal
+// still holds. The refusals are in a table. A keyed hash gives each user a row of the table.
 // So a user with many refusals displaces only refusals of users in the same row. Many goroutines
 // may use a Cache at once.
 type Cache struct {
