@@ -23,11 +23,11 @@
 //
 //   - limit a route: nethttp.Limit, ginlimit.Limit or echolimit.Limit; by address: nethttp.PerIP
 //   - lock a login after failures: see "Logins" in package keyfuncs; without HTTP: [OnlyFailures]
-//   - allow 10,000 calls a month: CalendarWindow(10_000, Month, nil); for plans in a file: package
-//     plans
-//   - limit streams that are open at the same time: [InFlight], as in examples/llmproxy; for
-//     WebSockets nethttp.Hold, as in examples/websocket; without HTTP, call [Limiter.Release] when
-//     a stream ends
+//   - allow 10,000 calls a month, of all actions together: CalendarWindow(10_000, Month,
+//     nil).PerUser(); for plans in a file: package plans
+//   - limit streams that are open at the same time: [InFlight], as in examples/llmproxy; if
+//     the handler returns earlier, nethttp.Hold, as in examples/websocket; without HTTP, call
+//     [Limiter.Release] when a stream ends
 //   - share limits in a fleet: Fallback(redisstore.New(rdb, nil), memorystore.New(nil)); see "When
 //     the store fails"
 //

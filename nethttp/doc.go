@@ -19,7 +19,8 @@
 //     and "Logins" of package keyfuncs
 //   - limit requests in progress, streams and sockets: core.InFlight, and [Hold]; see "Requests at
 //     the same time"
-//   - allow 10,000 requests a month: core.CalendarWindow(10_000, core.Month, nil)
+//   - allow 10,000 requests a month, to all routes together: core.CalendarWindow(10_000,
+//     core.Month, nil).PerUser()
 //   - share limits in a fleet: core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)); see
 //     "When the store fails" of package core
 //   - give each plan its limits: Config.Limiter, or package core/plans, as in examples/quota
