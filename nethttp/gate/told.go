@@ -51,10 +51,11 @@ func (t *told) reset(since1970 bool) int64 {
 	}
 	now := time.Now()
 	if t.bound != nil {
-		start, end := t.bound.PeriodAt(now)                   // zero unless the limit is a CalendarWindow
-		for _, boundary := range [...]time.Time{start, end} { // the start, if it has come after the decision
-			if late := now.Add(t.ResetAfter).Sub(boundary); late >= 0 && late < time.Second {
-				return boundary.Unix()
+		if start, end := t.bound.PeriodAt(now); !end.IsZero() { // it is a CalendarWindow
+			for _, boundary := range [...]time.Time{start, end} { // the start, if it has come after the decision
+				if late := now.Add(t.ResetAfter).Sub(boundary); late >= 0 && late < time.Second {
+					return boundary.Unix()
+				}
 			}
 		}
 	}
