@@ -36,7 +36,8 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	t := a.tell(cfg.SpreadRetryAfter)
+	var t told
+	a.tell(&t, cfg.SpreadRetryAfter)
 	noteTwice(&known.twice, &outer, &a, &t, allowedTwice)
 	write(h, cmp.Or(outer.in, sets[cmp.Or(limit, cfg).Headers]), nil, &outer, &a, &t)
 	if !a.decision.Allowed {

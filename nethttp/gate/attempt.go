@@ -170,15 +170,15 @@ func (a *attempt) keepSlot(ctx context.Context, failed *rarely) *slot {
 	return s.keep(ctx)
 }
 
-// tell returns what the client is told of the decision. It differs from the decision in three
+// tell sets t to what the client is told of the decision. It differs from the decision in three
 // cases:
 //
 //   - If the store has failed, nothing remains of the first limit, and the client may retry soon.
 //   - If InFlight binds, the client may retry soon. A client that waits for the end of a lease
 //     would waste slots that are released before.
 //   - If spreads is set, a wait is longer by whole seconds: see spread.
-func (a *attempt) tell(spreads bool) told {
-	t := told{Decision: a.decision, bound: a.binding()}
+func (a *attempt) tell(t *told, spreads bool) {
+	t.Decision, t.bound = a.decision, a.binding()
 	if a.further != nil {
 		t.whose = a.bound().action
 	}
@@ -195,5 +195,4 @@ func (a *attempt) tell(spreads bool) told {
 		t.RetryAfter += min(spread(a.user, t.RetryAfter), core.Never-1-t.RetryAfter)
 		t.ResetAfter = max(t.ResetAfter, t.RetryAfter)
 	}
-	return t
 }

@@ -37,7 +37,9 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
 	}
-	t, outer := a.tell(g.config.SpreadRetryAfter), look(h)
+	var t told
+	a.tell(&t, g.config.SpreadRetryAfter)
+	outer := look(h)
 	g.warnCharged(&outer, &a, &t, reused)
 	m := g.newMark(r, &a)
 	write(h, g.formats, m.room(), &outer, &a, &t)
