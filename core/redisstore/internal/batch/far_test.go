@@ -159,9 +159,11 @@ func (s *farServer) run(t *testing.T, callers, poolSize int, last time.Duration)
 			time.Sleep(time.Millisecond)
 		}
 		_ = rdb.Close()
+		s.turn <- struct{}{} // a check of the server may dial still
 		for _, c := range s.ends {
 			_ = c.Close()
 		}
+		<-s.turn
 	})
 	return r
 }

@@ -146,9 +146,11 @@ func (s *farServer) forgetUnderLoad(t *testing.T, o *redis.Options, idle, deaf, 
 		mu.Unlock()
 		callers.Wait()
 		_ = rdb.Close()
+		s.turn <- struct{}{} // a check of the server may dial still
 		for _, c := range s.ends {
 			_ = c.Close()
 		}
+		<-s.turn
 		time.Sleep(time.Minute)
 	})
 	return first, last
