@@ -55,6 +55,15 @@ func TestChargedTwiceByTwoMiddlewares(t *testing.T) {
 			}
 			return []gatetest.Limit{{Limiter: window(s, 1000)}, {Limiter: day, Action: keyfuncs.Action("another")}}
 		}, false},
+		{"other slots, of which each user has one more", func(s core.Store) []gatetest.Limit {
+			few, many := core.Must(core.New(s, core.InFlight(10))), core.Must(core.New(s, core.InFlight(100)))
+			for _, user := range users {
+				if _, err := many.Allow(t.Context(), user, "another"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return []gatetest.Limit{{Limiter: few}, {Limiter: many, Action: keyfuncs.Action("another")}}
+		}, false},
 		{"a limit that costs nothing around one that does", func(s core.Store) []gatetest.Limit {
 			return []gatetest.Limit{{Limiter: window(s, 1000), Config: costs(0, nil)}, {Limiter: window(s, 500), Action: keyfuncs.Action("another")}}
 		}, false},

@@ -94,7 +94,8 @@ func (m *mounted[C]) actionToLog(c C) (action string) {
 //
 //   - The outer limit shows used units.
 //   - This limit shows exactly a.cost more used units.
-//   - Both show the same quota or the same reset.
+//   - Both show the same quota or the same reset. All slots of InFlight show the same reset, so their
+//     reset does not count.
 //
 // noteTwice warns if the first manySame requests all look so.
 func noteTwice(never *notice.Never, outer *shown, a *attempt, t *told, remedy string) {
@@ -102,7 +103,7 @@ func noteTwice(never *notice.Never, outer *shown, a *attempt, t *told, remedy st
 		return
 	}
 	used := outer.limit - outer.remaining
-	alike := outer.limit == int64(t.Limit) || outer.reset == t.reset(outer.since1970)
+	alike := outer.limit == int64(t.Limit) || (t.bound == nil || !t.bound.TakesSlots()) && outer.reset == t.reset(outer.since1970)
 	if used < 1 || used+int64(a.cost) != int64(t.Limit-t.Remaining) || !alike {
 		never.Seen()
 	} else if never.Due(manySame) {
