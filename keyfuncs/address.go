@@ -82,6 +82,8 @@ func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 //   - A Forwarded that is malformed or lacks for= is ignored beside an X-Forwarded-For, unless your
 //     proxies are known to write Forwarded.
 //
+// So a client whose address is not trusted cannot choose its key by adding the other header.
+//
 // A peer in 64:ff9b::/96 is trusted by its IPv6 address: 64:ff9b::10.1.2.3 is not the trusted
 // 10.1.2.3. A peer on a unix socket is trusted if [UnixSocket] is in trusted.
 //

@@ -36,8 +36,8 @@ func forwarded(maker string, trusted *Proxies) func(*http.Request) (netip.Addr, 
 		one := xForwardedFor.read(t, h[xForwardedFor.name])
 		if w.Load() != x || one.empty() { // otherwise Forwarded would change nothing
 			one = w.choose(one, forwardedList.read(t, h[forwardedList.name]))
-			if one.err == errTwoClients {
-				warnOnce(&s.two, "two-clients", "a request through trusted proxies had X-Forwarded-For and Forwarded, which name different clients, and was answered 400: "+maker+" does not know which one your proxies write, as there was no other request with that one alone; have them remove the header that they do not write")
+			if one.err == errTwoClients && s.two.Due() {
+				warn("two-clients", "a request through trusted proxies had X-Forwarded-For and Forwarded, which name different clients, and was answered 400: "+maker+" does not know which one your proxies write, as there was no other request with that one alone; have them remove the header that they do not write")
 			}
 		}
 		if one.left != "" || s.suspects.any.Load() && one.client.IsValid() {
@@ -142,8 +142,9 @@ func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
 		if len(lines) == 0 {
 			continue
 		}
-		warnOnce(&s.untrusted, "forwarded-untrusted",
-			"a peer that "+s.maker+" does not trust sent the header "+l.name+", so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to "+s.maker)
+		if s.untrusted.Due() {
+			warn("forwarded-untrusted", "a peer that "+s.maker+" does not trust sent the header "+l.name+", so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to "+s.maker)
+		}
 		if s.trusted.Due(manyMisses) {
 			warn("trusted-never-matches", fmt.Sprintf(
 				"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",

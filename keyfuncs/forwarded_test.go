@@ -32,6 +32,7 @@ func TestForwarded(t *testing.T) {
 		{"v6_with_a_port_that_is_a_name", []string{`for="[2001:db8:1:2::7]:_x"`}, "2001:db8:1:2::/64", nil},
 		{"v6_without_quotes", []string{`for=[2001:db8:1:2::7]:4711`}, "2001:db8:1:2::/64", nil},
 		{"v6_without_brackets_is_not_split", []string{`for="2001:db8:1:2:3:4:5:80"`}, "2001:db8:1:2::/64", nil},
+		{"a_backslash_without_quotes_is_bad", []string{`for=203.0.113.9\`}, "", badKey},
 		{"a_backslash_in_quotes", []string{`for="\2\03.0.113.9"`}, "203.0.113.9", nil},
 		{"among_other_pairs", []string{`by=10.0.0.1;for=203.0.113.9;host="a.example:80";proto=https`}, "203.0.113.9", nil},
 		{"with_spaces_around_the_semicolons", []string{"by=10.0.0.1 ;\tfor=203.0.113.9 ; proto=https \t"}, "203.0.113.9", nil},

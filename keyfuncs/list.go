@@ -89,7 +89,7 @@ func lastElement(line string) (node string, comma int, ok bool) {
 			case name == "" || isFor && found: // a second for in one element
 				return "", -1, false
 			case isFor:
-				if strings.Contains(value, `\`) {
+				if open >= 0 && strings.Contains(value, `\`) {
 					value = backslashes.Replace(value)
 				}
 				node, found = withoutName(value), true
