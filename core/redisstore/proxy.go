@@ -46,7 +46,7 @@ func (w *wire) try(send batch.Send, command, name, key string) error {
 // peeks at most once a second. A proxy may also answer that it has lost the server, perhaps after
 // the charge. Such an error does not depend on the keys, so refusesTogether reports false.
 func (w *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) bool {
-	if !isReply(err) {
+	if !batch.IsReply(err) {
 		return false
 	}
 	var keys []string
@@ -82,7 +82,7 @@ func (w *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) 
 // words, refusal is that error. If another peek failed, err usually says why.
 func (w *wire) compare(send batch.Send, command, name string, keys ...string) (refusal, err error) {
 	refusal = w.peek(send, command, name, keys...)
-	if !isReply(refusal) {
+	if !batch.IsReply(refusal) {
 		return nil, refusal
 	}
 	if err = w.peek(send, command, name, keys[0]); err != nil {

@@ -199,13 +199,7 @@ func (s *server) say(what, code string, err error) {
 // for an error that can pass, such as LOADING or NOAUTH.
 func refuses(err error) bool {
 	code, _, _ := strings.Cut(err.Error(), " ")
-	return isReply(err) && (code == "ERR" || code == "NOPERM" || code != strings.ToUpper(code))
-}
-
-// isReply reports whether an error is a reply of Redis.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
+	return batch.IsReply(err) && (code == "ERR" || code == "NOPERM" || code != strings.ToUpper(code))
 }
 
 // unloaded reports whether an error says that the server lacks the library or the script. Then the

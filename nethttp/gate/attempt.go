@@ -140,7 +140,7 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration, reused *[]*slo
 
 // chargeAll is charge for several subjects, for slots, and with a wait.
 func (a *attempt) chargeAll(ctx context.Context, wait time.Duration, reused *[]*slot) (core.Decision, error) {
-	var subjects []core.Subject
+	subjects := make([]core.Subject, 0, 1+len(a.further))
 	for _, s := range a.subjects() {
 		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
 		if lease := s.limiter.Lease(); a.lease == 0 || lease != 0 && lease < a.lease {
@@ -160,11 +160,10 @@ func (a *attempt) chargeAll(ctx context.Context, wait time.Duration, reused *[]*
 // slot could not be renewed or released.
 func (a *attempt) keepSlot(ctx context.Context, failed *rarely) *slot {
 	s := &slot{adapter: a.adapter, limiter: a.limiter, decision: a.decision, lease: a.lease, failed: failed}
-	for _, of := range a.subjects() {
-		for _, l := range of.limiter.Limits() {
-			if l.TakesSlots() {
-				s.longest = max(s.longest, l.Period())
-			}
+	limits := a.policy().limits
+	for i := range limits {
+		if l := &limits[i]; l.TakesSlots() {
+			s.longest = max(s.longest, l.Period())
 		}
 	}
 	return s.keep(ctx)

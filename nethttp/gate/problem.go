@@ -75,7 +75,6 @@ func (t *told) name() string {
 
 // period returns the period of the limit of a refusal in words, if the limit is a window.
 func (t *told) period() string {
-	const day = 24 * time.Hour
 	if t.bound == nil || t.bound.TakesSlots() {
 		return ""
 	}
@@ -83,7 +82,7 @@ func (t *told) period() string {
 		return ""
 	}
 	period := t.bound.Period()
-	words := map[time.Duration]string{time.Second: "second", time.Minute: "minute", time.Hour: "hour", day: "day", 7 * day: "week", 31 * day: "month", 366 * day: "year"}[period]
+	words := periods[period]
 	switch {
 	case t.bound.Kind() == "calendar":
 		return " this " + words
@@ -93,6 +92,14 @@ func (t *told) period() string {
 		words = period.String()
 	}
 	return " per " + words
+}
+
+const day = 24 * time.Hour
+
+// periods has the words for periods. A month and a year are periods of a CalendarWindow.
+var periods = map[time.Duration]string{
+	time.Second: "second", time.Minute: "minute", time.Hour: "hour",
+	day: "day", 7 * day: "week", 31 * day: "month", 366 * day: "year",
 }
 
 // Problem returns the problem of a failure.

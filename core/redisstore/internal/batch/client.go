@@ -196,10 +196,11 @@ func (c *redisClient) Ask(key string, do func(send Send) error) (err error) {
 // ensureConnection has the client open a connection to the server of a key, unless one is idle.
 func (c *redisClient) ensureConnection(key string) (err error) {
 	defer c.guard(&err)
-	if server := c.known(key); server != nil && server.PoolStats().IdleConns > 0 {
+	server := c.known(key)
+	if server != nil && server.PoolStats().IdleConns > 0 {
 		return nil
 	}
-	return c.withServer(nil, key, func(_ context.Context, server *redis.Client) error { return c.firstPong(server, 1) })
+	return c.withServer(server, key, func(_ context.Context, server *redis.Client) error { return c.firstPong(server, 1) })
 }
 
 // withServer calls the function do with the given server. If server is nil, it calls do with the
@@ -267,7 +268,7 @@ func (c *redisClient) firstPong(server *redis.Client, n int) (err error) {
 		cancel()
 	}()
 	for range n {
-		if err = <-errs; err == nil || isReply(err) {
+		if err = <-errs; err == nil || IsReply(err) {
 			return nil
 		}
 	}
@@ -331,8 +332,8 @@ func (c *redisClient) guard(err *error) {
 	}
 }
 
-// isReply reports whether an error is a reply of Redis.
-func isReply(err error) bool {
+// IsReply reports whether an error is a reply of Redis.
+func IsReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }

@@ -159,7 +159,7 @@ func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 		return nil, ctx.Err()
 	}
 	if c.err != nil {
-		c.Lost = c.batch != nil && !isReply(c.err)
+		c.Lost = c.batch != nil && !IsReply(c.err)
 		q.askForMasters()
 		return nil, c.err
 	}

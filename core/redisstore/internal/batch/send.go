@@ -182,7 +182,7 @@ func (q *Queue) sendBatch(b *batch) {
 	apart := len(b.calls) > 1 && q.sharded.Load()
 	var err error
 	if !apart {
-		err = q.try(b, b.calls)
+		err = q.try(b)
 		if refused, ok := err.(Apart); ok {
 			q.SendApart()
 			err, apart = refused.Reply, len(b.calls) > 1
@@ -195,7 +195,7 @@ func (q *Queue) sendBatch(b *batch) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := b.senders.lane; err != nil && !isReply(err) {
+	if l := b.senders.lane; err != nil && !IsReply(err) {
 		l.unanswered(b, err)
 	} else if b.senders.current() {
 		l.pacing.learn(b, now)
@@ -210,14 +210,14 @@ func (q *Queue) sendBatch(b *batch) {
 }
 
 // try exchanges the calls of a batch in one command.
-func (q *Queue) try(b *batch, calls []*Call) (err error) {
+func (q *Queue) try(b *batch) (err error) {
 	defer q.guard(&err)
 	send := func(args []any, keyAt int8) ([]any, error) { return q.process(b, b.calls[0].Keys[0], args, keyAt) }
-	if c := calls[0]; c.Command != nil {
+	if c := b.calls[0]; c.Command != nil {
 		c.Reply, err = c.Command(send)
 		return err
 	}
-	return q.exchange(send, calls)
+	return q.exchange(send, b.calls)
 }
 
 // separate moves the calls of a batch that Redis has not run to the lane of calls that are sent

@@ -149,13 +149,13 @@ func (cache *Cache) note(q question, c *core.Charge, d *core.Decision, readings 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	round := r.enter(q.who, c)
-	if ofUser := slices.ContainsFunc(c.Limits, perUser); d.Allowed || ofUser && d.Reason == core.ReasonBanned {
+	if ofUser := anyOf(c.Limits, (*core.Limit).IsPerUser); d.Allowed || ofUser && d.Reason == core.ReasonBanned {
 		r.forget(q.who, ofUser) // other actions share the states of limits and bans of the user
 	}
 	if !d.Allowed && round == q.round && r.changing == 0 && q.sent >= r.distrust {
 		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, readings: readings, got: cache.now()}
 		most := q.sent + repeat
-		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits, takesSlots) {
+		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && anyOf(c.Limits, (*core.Limit).TakesSlots) {
 			most = k.got + slotsFull
 		}
 		k.renew = most - (most-q.sent)/4
@@ -276,14 +276,14 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 // recorded the refusal, or because Remaining may grow before RetryAfter.
 func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	limits := c.Limits
-	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
+	records := func(l *core.Limit) bool { return l.Rule().RecordsRefusals() }
 	switch {
 	case d.RetryAfter == core.Never || d.Reason == core.ReasonInFlight && !alone(c, readings):
 		return 0
 	case d.Reason == core.ReasonInFlight && c.Cost == 1:
 		return d.RetryAfter
 	case d.Reason != core.ReasonBanned:
-		if c.Cost > 1 || slices.ContainsFunc(limits, records) {
+		if c.Cost > 1 || anyOf(limits, records) {
 			return 0
 		}
 		if lease := time.Duration(limits[0].Rule().Prepay) * time.Microsecond; lease > 0 { // then units that other processes hold come back
@@ -308,9 +308,16 @@ func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 	return ban
 }
 
-func takesSlots(l core.Limit) bool { return l.TakesSlots() }
-
-func perUser(l core.Limit) bool { return l.IsPerUser() }
+// anyOf reports whether is reports true for a limit. slices.ContainsFunc would copy each limit,
+// which has 312 bytes.
+func anyOf(limits []core.Limit, is func(*core.Limit) bool) bool {
+	for i := range limits {
+		if is(&limits[i]) {
+			return true
+		}
+	}
+	return false
+}
 
 // alone reports whether only InFlight has refused a charge, so that no limit has recorded the
 // refusal.
