@@ -232,6 +232,27 @@ func TestBreakerWithShortDeadlines(t *testing.T) {
 	}
 }
 
+// A caller whose context is done before the call gets the context's error, and the store is not asked.
+func TestBreakerWithAContextThatIsDone(t *testing.T) {
+	for name, decorate := range breakers {
+		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if want == context.Canceled {
+					cancel()
+				}
+				time.Sleep(2 * time.Second)
+				store := scriptedStore(answers)
+				c := core.Charge{User: "u", Action: "a", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{plenty}}}
+				if _, _, err := decorate(store).Take(ctx, c); err != want || store.asked.Load() != 0 {
+					t.Errorf("%s: %v, and the store was asked %d times", name, err, store.asked.Load())
+				}
+			})
+		}
+	}
+}
+
 // The fallback of a caller whose deadline has ended is asked with a context that ends soon.
 func TestFallbackAfterADeadlineIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

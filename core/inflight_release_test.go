@@ -65,9 +65,8 @@ func TestAReleaseMayBeTriedAgain(t *testing.T) {
 	})
 }
 
-// "After an error, Release is tried again in the background"
-// A release that has failed is tried again in the background, by itself and once a second, until the longest lease
-// has ended.
+// "After an error of the store or of ctx, Release is tried again in the background, about once a
+// second, until the lease has ended."
 func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -61,7 +61,7 @@ func TestLeasedIsStricter(t *testing.T) {
 	}
 }
 
-// "A share is never leased."
+// "A share is not leased."
 // The shares of a leased limit are those of the limit as it is declared, and two limits that differ
 // by their lease share no state.
 func TestDivideDoesNotLease(t *testing.T) {

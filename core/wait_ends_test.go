@@ -13,7 +13,8 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// "Wait returns [ErrRefused] and the refusal, as soon as it knows that"
+// "As soon as Wait knows that the turn does not come before the deadline, it returns [ErrRefused] and the
+// refusal."
 func TestWaitRefusesAtOnceWhatCannotPassInTime(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -217,7 +218,7 @@ func TestWaitDoesNotAskForTheImpossible(t *testing.T) {
 	}
 }
 
-// "It blocks for at most the duration most, and at most a year."
+// "It blocks for at most the duration most, and for at most 365 days."
 // A turn exactly at the end of WaitAll is in time, and a later one is refused at once. An answer that
 // comes after the end counts.
 func TestWaitAllEnds(t *testing.T) {

@@ -76,7 +76,6 @@ func TestLimitsAreBoundedToo(t *testing.T) {
 	}
 }
 
-// The labels must tell nothing of users, and be such that Prometheus takes them.
 func TestActionsThatWaitAreBoundedToo(t *testing.T) {
 	log := logged(t)
 	m := metrics.New(&metrics.Options{MaxPairs: 10})
@@ -93,6 +92,7 @@ func TestActionsThatWaitAreBoundedToo(t *testing.T) {
 	}
 }
 
+// The labels must tell nothing of users, and be such that Prometheus takes them.
 func TestMetricsContainNoUser(t *testing.T) {
 	m := metrics.New(nil)
 	var seen []metrics.Decision

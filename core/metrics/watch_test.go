@@ -52,15 +52,26 @@ func TestWatchChangesNoDecision(t *testing.T) {
 	}
 }
 
-// OnDecision adds: the functions before stay, and are called first.
+// OnDecision adds: the functions before stay, and are called first. They get the caller's context and a store's
+// error, also for a limiter that was made before.
 func TestOnDecisionAddsAFunction(t *testing.T) {
-	m, seen := metrics.New(nil), ""
+	type caller struct{}
+	m, seen, store := metrics.New(nil), "", newFaulty()
+	l := core.Must(core.New(m.Watch(store), core.Funnel(1, core.Every(time.Hour))))
 	for _, name := range []string{"a", "b"} {
-		m.OnDecision(func(context.Context, metrics.Decision) { seen += name })
+		m.OnDecision(func(ctx context.Context, d metrics.Decision) {
+			seen += fmt.Sprint(name, ctx.Value(caller{}), d.Err, " ")
+		})
 	}
-	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
-	if _, err := l.Allow(t.Context(), "u", "a"); err != nil || seen != "ab" {
-		t.Errorf("the functions %q are called (%v), want ab", seen, err)
+	ctx := context.WithValue(t.Context(), caller{}, "-alice-")
+	for _, down := range []bool{false, true} {
+		store.down.Store(down)
+		if _, err := l.Allow(ctx, "u", "a"); (err != nil) != down {
+			t.Error(err)
+		}
+	}
+	if want := "a-alice-<nil> b-alice-<nil> a-alice-" + errDown.Error() + " b-alice-" + errDown.Error() + " "; seen != want {
+		t.Errorf("the functions see %q, want %q", seen, want)
 	}
 }
 

@@ -165,8 +165,8 @@ func TestWhatHasNotChangedKeepsItsLimiter(t *testing.T) {
 	}
 }
 
-// "that is logged once for each document"
-// A plan of the program that is not in the document is logged once for each document.
+// "The program gave a user a plan that the document does not have, and the default plan decides. Add the plan to
+// the document. Logged once for each document."
 func TestAnUnknownPlanIsLoggedOnce(t *testing.T) {
 	log := logged(t)
 	p := newPlans(t, sliding(2))

@@ -95,6 +95,8 @@ func decidesAgain(t *testing.T, rdb redis.UniversalClient, networks map[string]*
 			}
 		})
 	}
+	defer callers.Wait() // also if within fails
+	defer close(over)
 	for _, deaf := range []bool{false, true} {
 		ok := false
 		for range 6 { // a busy machine may be late
@@ -122,6 +124,4 @@ func decidesAgain(t *testing.T, rdb redis.UniversalClient, networks map[string]*
 			t.Error("that is too long")
 		}
 	}
-	close(over)
-	callers.Wait()
 }

@@ -56,12 +56,9 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 				h = limit(l.Limiter, l.User, action)(h)
 				continue
 			}
-			subjects := []gate.Subject[*http.Request]{nethttp.By(l.Limiter, l.User, action)}
-			subjects[0].Guests = l.Guests
+			subjects := []gate.Subject[*http.Request]{gatetest.OptionalIf(l.Guests, nethttp.By(l.Limiter, l.User, action))}
 			for _, o := range l.And {
-				s := nethttp.By(o.Limiter, o.User, o.Action)
-				s.Guests = o.Guests
-				subjects = append(subjects, s)
+				subjects = append(subjects, gatetest.OptionalIf(o.Guests, nethttp.By(o.Limiter, o.User, o.Action)))
 			}
 			h = limitAll(subjects...)(h)
 		}

@@ -139,7 +139,7 @@ func testAll(t *testing.T, adapters []Adapter) {
 					limits[0], limits[1] = limits[1], limits[0]
 				}
 				limits[0].And, limits[0].Config = limits[1:], &cfg
-				subject := 0
+				subject, decided := 0, 0
 				h := ad.Mount(App{Routes: []Route{{Limits: limits[:1], Handler: func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool)) {
 					d, _ := kept()
 					subject = d.Subject
@@ -154,8 +154,8 @@ func testAll(t *testing.T, adapters []Adapter) {
 					}
 					subject = 0
 					w := Do(h, "POST", "/replies/7", header...)
-					shows := func(names ...string) string {
-						return strings.TrimSpace(w.Header().Get(names[0]) + " " + w.Header().Get(names[1]))
+					shows := func(a, b string) string {
+						return strings.TrimSpace(w.Header().Get(a) + " " + w.Header().Get(b))
 					}
 					policies := ""
 					if c.policies != nil {
@@ -164,9 +164,15 @@ func testAll(t *testing.T, adapters []Adapter) {
 					if w.Code != r.status || shows("X-RateLimit-Limit", "X-RateLimit-Remaining") != r.shown || shows("RateLimit-Policy", "RateLimit") != policies {
 						t.Errorf("request %d: %d, %v; want %+v %s", i, w.Code, w.Header(), r, policies)
 					}
+					if r.shown != "" || policies != "" {
+						decided++
+					}
 					if subject != r.subject {
 						t.Errorf("request %d: the decision is about subject %d, want %d", i, subject, r.subject)
 					}
+				}
+				if n := len(store.Charges()); n != decided && c.cfg.FinalCost == nil {
+					t.Errorf("the store was asked %d times for %d decisions", n, decided)
 				}
 				left := func(l *core.Limiter, who string) int {
 					d, err := l.Peek(t.Context(), who, "reply")

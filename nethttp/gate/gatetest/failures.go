@@ -174,7 +174,7 @@ func (l *login) counts(want int) {
 	}
 }
 
-// "So n failures lock, one after the other or at the same time"
+// "a user is refused after n failed attempts, whether these come one after the other or at the same time"
 func testOnlyFailures(t *testing.T, adapters []Adapter) {
 	only := &nethttp.Config{OnlyFailures: wrong}
 	for _, c := range []struct {

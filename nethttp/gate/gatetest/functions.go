@@ -47,14 +47,19 @@ func (f Functions[C, M]) Middleware(l Limit) M {
 	if l.And == nil {
 		return limit(l.Limiter, user, action)
 	}
-	subjects := []gate.Subject[C]{f.By(l.Limiter, user, action)}
-	subjects[0].Guests = l.Guests
+	subjects := []gate.Subject[C]{OptionalIf(l.Guests, f.By(l.Limiter, user, action))}
 	for _, o := range l.And {
-		s := f.By(o.Limiter, f.From(o.User), f.From(o.Action))
-		s.Guests = o.Guests
-		subjects = append(subjects, s)
+		subjects = append(subjects, OptionalIf(o.Guests, f.By(o.Limiter, f.From(o.User), f.From(o.Action))))
 	}
 	return limitAll(subjects...)
+}
+
+// OptionalIf returns the subject, made optional if guests is set.
+func OptionalIf[C any](guests bool, s gate.Subject[C]) gate.Subject[C] {
+	if guests {
+		return s.Optional()
+	}
+	return s
 }
 
 // Handle is the handler of a Route.

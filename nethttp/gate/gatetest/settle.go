@@ -60,7 +60,9 @@ func testSettle(t *testing.T, adapters []Adapter) {
 		}, []int{9}, ""},
 		{"with a request whose context has ended", nil, func(_ http.ResponseWriter, r *http.Request, settle func(int) error) {
 			leave()
-			left(r)
+			if left(r); r.Context().Err() == nil {
+				t.Error("the context has not ended")
+			}
 			if err := settle(1); err != nil {
 				t.Error(err)
 			}
@@ -177,7 +179,9 @@ func testSettleAfterTheClientHasLeft(t *testing.T, adapters []Adapter) {
 			Settles: func(w http.ResponseWriter, r *http.Request, settle func(int) error) {
 				_, _ = io.WriteString(w, "one\n")
 				w.(http.Flusher).Flush()
-				left(r)
+				if left(r); r.Context().Err() == nil {
+					t.Error("the context has not ended")
+				}
 				settled <- settle(9)
 			},
 		}}}))

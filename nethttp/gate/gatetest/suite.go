@@ -189,8 +189,8 @@ func done(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)
 	_, _ = io.WriteString(w, "done")
 }
 
-// left waits until the client of r has left. If the framework does not cancel the context of r then, the test
-// fails because of what the handler does too late, and does not hang.
+// left waits until the client of r has left, for at most 10 s. If the framework does not cancel the context of r,
+// the test does not hang, and fails because of what the handler does.
 func left(r *http.Request) {
 	select {
 	case <-r.Context().Done():

@@ -1,7 +1,5 @@
 package trial_test
 
-import ()
-
 // A rule says whether an action at t passes after those that were admitted, and if not how long
 // it has to wait.
 type rule func(admitted []int64, t int64) (ok bool, wait int64)
